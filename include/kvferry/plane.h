@@ -1,0 +1,118 @@
+/* Planes: how one rank describes the KV cache it holds.
+ *
+ * A plane is one strided array: one role (K, V, …) of one model layer, the heads of it that this rank owns, in pages.
+ * The byte address of (page, token in page, model head) is
+ *     address + page*page_stride_bytes + token*token_stride_bytes + (head - head_first)*head_stride_bytes
+ * NHD, HND, padded pages, K and V interleaved: all of them are only strides. What moves between two ranks is the
+ * intersection of their planes over (layer, role, head, token); no tensor-parallel size appears anywhere. */
+#ifndef KVFERRY_PLANE_H
+#define KVFERRY_PLANE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kvferry/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  KVF_ROLE_K = 1,
+  KVF_ROLE_V = 2,
+  KVF_ROLE_LATENT = 3, /* MLA: one "head" of kv_lora_rank + rope elements */
+  KVF_ROLE_INDEX = 4,  /* sparse-attention index keys */
+  KVF_ROLE_SCALE_K = 5,
+  KVF_ROLE_SCALE_V = 6,
+  KVF_ROLE_STATE = 7
+};
+
+enum {
+  KVF_DTYPE_BF16 = 1,
+  KVF_DTYPE_F16 = 2,
+  KVF_DTYPE_F32 = 3,
+  KVF_DTYPE_FP8_E4M3 = 4,
+  KVF_DTYPE_FP8_E5M2 = 5,
+  KVF_DTYPE_INT8 = 6,
+  KVF_DTYPE_UINT8 = 7
+};
+
+enum { KVF_LAYOUT_NHD = 1, /* [page][token][head][dim] */ KVF_LAYOUT_HND = 2 /* [page][head][token][dim] */ };
+
+typedef struct kvf_plane {
+  uint32_t layer;       /* global layer id of the model, never a local ordinal */
+  uint32_t role;        /* KVF_ROLE_… */
+  uint32_t dtype;       /* KVF_DTYPE_…: compared as a tag, not by width */
+  uint32_t page_list;   /* which page list of a room indexes this plane, below KVF_PAGE_LIST_LIMIT */
+  uint32_t heads_total; /* KV heads of the model in this layer and role */
+  uint32_t head_first;  /* first model head held here */
+  uint32_t head_count;  /* heads held here, at least 1 */
+  uint32_t head_bytes;  /* bytes of one head of one token */
+  uint32_t page_tokens; /* tokens a page holds */
+  uint32_t page_count;  /* pages in the pool */
+  uint64_t page_stride_bytes;
+  uint64_t token_stride_bytes;
+  uint64_t head_stride_bytes;
+  uint64_t address; /* of page 0, token 0, head head_first; inside one registered region */
+} kvf_plane;
+
+enum { KVF_PAGE_LIST_LIMIT = 16 };
+
+/** One page list of a room. pages[i] holds the request's tokens first_token + i*page_tokens and following. */
+typedef struct kvf_page_list {
+  uint32_t page_list;  /* matches kvf_plane.page_list */
+  uint32_t page_count; /* entries in pages */
+  const uint32_t *pages;
+  uint64_t first_token; /* position in the request of the first slot of pages[0] */
+} kvf_page_list;
+
+/** The usual attention cache of one rank, for kvf_planes_fill. */
+typedef struct kvf_planes_options {
+  size_t struct_bytes;
+  uint32_t layer_first; /* first global layer id of this rank's pipeline stage */
+  uint32_t layer_count; /* consecutive layers from there */
+  uint32_t heads_total; /* KV heads of the model */
+  uint32_t rank;        /* tensor-parallel rank, below rank_count */
+  uint32_t rank_count;  /* tensor-parallel size; more ranks than heads means replication */
+  uint32_t head_bytes;  /* head_dim times element bytes, for K and for V */
+  uint32_t dtype;       /* KVF_DTYPE_… */
+  uint32_t layout;      /* KVF_LAYOUT_…; 0 = NHD */
+  uint32_t page_tokens;
+  uint32_t page_count;
+  uint32_t page_list;
+  uint32_t mla;         /* 1: one LATENT plane a layer instead of K and V, the same on every rank */
+  uint64_t address;     /* of the pool: layer after layer, K then V, each [page_count] pages without padding */
+} kvf_planes_options;
+
+#define KVF_PLANES_OPTIONS_INIT {sizeof(kvf_planes_options), 0, 0, 0, 0, 1, 0, KVF_DTYPE_BF16, KVF_LAYOUT_NHD, 16, 0, 0, 0, 0}
+
+/** The head interval that tensor-parallel rank @p rank of @p rank_count holds of @p heads_total heads.
+ *  Heads >= ranks: an even split, the first (heads % ranks) ranks get one more (6 over 4: 2,2,1,1).
+ *  Ranks > heads: every head on rank_count/heads_total consecutive ranks, which must divide.
+ *  Errors: INVALID. Threads: any. Blocks: never. */
+KVF_API kvf_status kvf_heads_split(uint32_t heads_total, uint32_t rank, uint32_t rank_count, uint32_t *head_first_out,
+                                   uint32_t *head_count_out, kvf_error **error_out);
+
+/** Fill in the planes of one rank and the bytes of the pool they need.
+ *  Shapes:  @p planes[capacity]; *plane_count_out planes are needed (2 a layer, 1 for MLA); planes may be NULL to ask.
+ *  Units:   bytes.   Errors: INVALID (a value or the capacity), TOO_LARGE (does not fit 64 bits).
+ *  Threads: any.   Blocks: never. */
+KVF_API kvf_status kvf_planes_fill(const kvf_planes_options *options, kvf_plane *planes, uint32_t capacity,
+                                   uint32_t *plane_count_out, uint64_t *pool_bytes_out, kvf_error **error_out);
+
+/** One side of a comparison: the planes of every rank of an instance. */
+typedef struct kvf_rank_planes {
+  const kvf_plane *planes;
+  uint32_t plane_count;
+  uint32_t stage; /* pipeline stage of this rank; ranks of different stages must not hold the same layer and role */
+} kvf_rank_planes;
+
+/** Would a receiver holding @p target accept this sending instance? The same check as the handshake's, without a connection.
+ *  Errors: INVALID, INCOMPATIBLE (fields: property, mine, yours), NOT_COVERED (fields: each gap or double cover). Threads: any. */
+KVF_API kvf_status kvf_layout_compare(const kvf_rank_planes *sources, uint32_t source_count, const kvf_rank_planes *target,
+                                      uint32_t target_rank, kvf_error **error_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,48 @@
+/* Regions: memory that kvferry may read and write for rooms. */
+#ifndef KVFERRY_REGION_H
+#define KVFERRY_REGION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kvferry/engine.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kvf_region kvf_region;
+
+enum { KVF_MEMORY_HOST = 1, KVF_MEMORY_SHARED = 2, KVF_MEMORY_CUDA = 3 };
+
+typedef struct kvf_region_options {
+  size_t struct_bytes;
+  void *address;
+  uint64_t length_bytes;
+  uint32_t kind;     /* KVF_MEMORY_…; 0 = SHARED when it came from kvf_memory_alloc, else HOST */
+  uint32_t pin;      /* 1: lock the pages in memory, an error when the limit forbids it */
+  const char *label; /* for people; may be NULL */
+} kvf_region_options;
+
+#define KVF_REGION_OPTIONS_INIT {sizeof(kvf_region_options)}
+
+/** Register regions, all or none.
+ *  Shapes:    @p options[count], @p regions_out[count].
+ *  Ownership: borrows the memory until kvf_region_close; the mapping must not change meanwhile. Returns owned.
+ *  An identical second registration is counted and needs its own close; a true overlap is refused.
+ *  Errors: INVALID, OVERLAP, NO_MEMORY, RESOURCE_LIMIT (pinning), UNSUPPORTED (kind). The field index names the entry. */
+KVF_API kvf_status kvf_region_open(kvf_engine *engine, const kvf_region_options *options, size_t count, kvf_region **regions_out,
+                                   kvf_error **error_out);
+
+/** Give a registration back. NULL is fine. Memory must stay valid until every room that uses it has ended. */
+KVF_API void kvf_region_close(kvf_region *region);
+
+/** Allocate shareable memory (a sealed memfd, zeroed) for pools: ranks on the same host can then copy straight into it.
+ *  Returns owned; kvf_memory_free it. Errors: INVALID, NO_MEMORY, SYSTEM. Threads: any. */
+KVF_API kvf_status kvf_memory_alloc(uint64_t length_bytes, void **memory_out, kvf_error **error_out);
+KVF_API void kvf_memory_free(void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
