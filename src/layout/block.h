@@ -1,0 +1,98 @@
+/* Blocks: where the bytes of a piece lie in one rank's pages, as strided rows over the packed buffer.
+ *
+ * A piece is the tokens [token_first, token_first+token_count) of the cuts [cut_first, cut_first+cut_count). Packed order,
+ * the same on both sides: cut after cut; within a cut [token][head], or [head][token] when in both planes the tokens of one
+ * head lie one after the other (token_stride == head_bytes). Pure; no allocation. */
+#ifndef LAYOUT_BLOCK_H
+#define LAYOUT_BLOCK_H
+
+#include "layout/cut.h"
+
+struct layout_piece {
+  uint32_t cut_first, cut_count;
+  uint64_t token_first;
+  uint32_t token_count;
+};
+
+/* row_count rows of row_bytes; row i at address + i*row_stride and at packed_offset + i*packed_stride in the packed buffer. */
+struct layout_block {
+  uint64_t address;
+  uint64_t packed_offset;
+  uint64_t row_bytes;
+  uint64_t row_stride;
+  uint64_t packed_stride;
+  uint64_t row_count;
+};
+
+/* The same rows on both sides, for one pass from pages to pages. */
+struct layout_pair {
+  uint64_t source_address, target_address;
+  uint64_t row_bytes;
+  uint64_t source_stride, target_stride;
+  uint64_t row_count;
+};
+
+enum layout_side { LAYOUT_SOURCE, LAYOUT_TARGET };
+
+/* What a piece is cut from: both plane lists and the cuts between them. Borrowed. */
+struct layout_link {
+  const kvf_plane *source_planes;
+  const kvf_plane *target_planes;
+  const struct layout_cut *cuts;
+  uint32_t cut_count;
+};
+
+/* Page lists of one side by list number; an unused number has pages == NULL. Borrowed. */
+struct layout_pages {
+  kvf_page_list lists[KVF_PAGE_LIST_LIMIT];
+};
+
+/* Do the lists cover tokens [token_first, token_end) for every plane in @p planes whose layer is in [layer_first, layer_end),
+ * with page numbers below page_count and none repeated within the range? Errors: INVALID, OUT_OF_RANGE with the fields
+ * layer, page, page_list, pages. Works in O(pages), not pages x planes. */
+kvf_status layout_pages_check(const struct layout_pages *pages, const kvf_plane *planes, uint32_t plane_count, uint64_t token_first,
+                              uint64_t token_end, uint32_t layer_first, uint32_t layer_end, kvf_error **error_out);
+
+/* Bytes of one token of one cut; of a whole piece (false on overflow or when it leaves the cuts). */
+uint64_t layout_cut_token_bytes(const struct layout_link *link, uint32_t cut);
+bool layout_piece_bytes(const struct layout_link *link, const struct layout_piece *piece, uint64_t *bytes_out);
+
+/* Walk the blocks of one side. Neighbouring rows that continue each other in memory and in the packed buffer are merged, across
+ * tokens, pages and cuts. */
+struct layout_walk {
+  const struct layout_link *link;
+  const struct layout_pages *pages;
+  struct layout_piece piece;
+  enum layout_side side;
+  uint32_t cut;          /* next cut */
+  uint32_t head;         /* next head within it, for [head][token] order */
+  uint64_t token;        /* next token */
+  uint64_t packed_offset; /* of the current cut */
+};
+
+void layout_walk_init(struct layout_walk *walk, const struct layout_link *link, enum layout_side side,
+                      const struct layout_pages *pages, const struct layout_piece *piece);
+/* Up to @p capacity blocks; 0 at the end. */
+size_t layout_walk_next(struct layout_walk *walk, struct layout_block *blocks, size_t capacity);
+
+/* Walk both sides at once. */
+struct layout_pair_walk {
+  const struct layout_link *link;
+  const struct layout_pages *source_pages;
+  const struct layout_pages *target_pages;
+  struct layout_piece piece;
+  uint32_t cut;
+  uint32_t head;
+  uint64_t token;
+};
+
+void layout_pair_walk_init(struct layout_pair_walk *walk, const struct layout_link *link, const struct layout_pages *source_pages,
+                           const struct layout_pages *target_pages, const struct layout_piece *piece);
+size_t layout_pair_walk_next(struct layout_pair_walk *walk, struct layout_pair *pairs, size_t capacity);
+
+/* Contiguous runs of one side in a piece: what a per-slice method would have written one by one. For the source this counts
+ * rows after merging, without looking across to the target. */
+uint64_t layout_piece_slices(const struct layout_link *link, enum layout_side side, const struct layout_pages *pages,
+                             const struct layout_piece *piece);
+
+#endif
