@@ -1,0 +1,365 @@
+/* The structures behind transfer.h, shared by the sources of this room only. */
+#ifndef TRANSFER_INSIDE_H
+#define TRANSFER_INSIDE_H
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/map.h"
+#include "plan/plan.h"
+#include "transfer/transfer.h"
+
+enum {
+  TRANSFER_PROVIDER_LIMIT = 8,
+  TRANSFER_PARKED_PER_LINK = 4096,
+  TRANSFER_ENDED_KEPT = 1024,
+  TRANSFER_PIECES_PER_ROOM_LIMIT = 1 << 24
+};
+
+#define TRANSFER_PARKED_TTL_NS (60 * BASE_NS_PER_S)
+#define TRANSFER_TICK_NS (50 * BASE_NS_PER_MS)
+#define TRANSFER_RETRY_TICK_NS (5 * BASE_NS_PER_MS)
+/* How long a failed room waits for writes under way before the connection under them is cut. */
+#define TRANSFER_QUIESCE_NS (1 * BASE_NS_PER_S)
+
+/* A range of our memory on the providers: exposure number i belongs to transfer->fabrics[i]. */
+struct transfer_exposure {
+  struct transfer_memory memory;
+  uint64_t generation;
+  bool registered;
+  struct fabric_region *on[TRANSFER_PROVIDER_LIMIT];
+};
+
+struct transfer_ended {
+  uint64_t room;
+  kvf_error *error; /* NULL: ended well */
+};
+
+struct transfer {
+  struct transfer_host host;
+  struct base_log log;
+  struct stats_counters *counters;
+  struct fabric *fabrics[TRANSFER_PROVIDER_LIMIT];
+  uint32_t fabric_count;
+  uint32_t way;
+  uint64_t piece_bytes;
+  uint32_t window, standing_credit, retry_count;
+  uint64_t retry_backoff_ns, progress_ns, room_ns;
+  bool draining;
+
+  kvf_rank_planes planes;
+  uint32_t rank, rank_count;
+
+  struct arena *arena;
+  struct transfer_exposure staging;
+  bool staging_lost; /* a test took the registration away for good */
+  struct transfer_exposure *pools;
+  uint32_t pool_count;
+
+  void **gather_free; /* stack of gather buffers, each piece_bytes long */
+  uint32_t gather_free_count;
+
+  struct base_list links;
+  struct base_map links_by_token;
+  struct base_list sends, recvs;
+  struct base_map sends_by_room, recvs_by_room;
+  struct base_list parked;
+  struct base_map parked_by_room;
+  struct transfer_ended ended[TRANSFER_ENDED_KEPT]; /* sends that are over, for late OPENs */
+  uint32_t ended_next;
+  uint32_t job_count;
+  uint64_t next_party;
+  uint32_t next_plan;
+};
+
+/* The cuts from one rank to another. Lives as long as its link. */
+struct transfer_plan {
+  struct base_list node;
+  uint32_t id;
+  uint64_t peers_key; /* receiver: which set of links it was made for */
+  struct layout_cuts cuts;
+  struct layout_link link;
+  kvf_plane *mapped_planes; /* sender, direct over mapped pools: the target planes at our addresses; else NULL */
+  struct layout_link mapped_link;
+  struct plan_way_choice choice; /* sender: what this plan takes, once the route is up */
+  uint32_t choice_epoch;         /* of the route it was chosen for; 0: not yet */
+};
+
+struct transfer_credit {
+  uint32_t id, generation;
+  uint64_t offset, length;
+};
+
+/* A key of the peer's memory, kept so that a later endpoint can import it too. */
+struct transfer_key {
+  struct base_list node;
+  char provider[16];
+  uint32_t region;
+  uint64_t generation;
+  uint64_t region_bytes;
+  uint8_t bytes[FABRIC_KEY_LIMIT_BYTES];
+  uint32_t length;
+};
+
+struct transfer_provider_address {
+  uint8_t bytes[FABRIC_ADDRESS_LIMIT_BYTES];
+  uint32_t length; /* 0: the peer does not offer this provider */
+};
+
+/* Our way to a peer: one endpoint of one provider at a time, falling back in order of preference. */
+struct transfer_route {
+  enum { ROUTE_IDLE, ROUTE_CONNECTING, ROUTE_READY, ROUTE_BACKOFF, ROUTE_NONE } state;
+  uint64_t peer_token; /* what the peer told us to connect with */
+  struct transfer_provider_address addresses[TRANSFER_PROVIDER_LIMIT];
+  bool offered;
+  uint32_t candidate; /* index into transfer->fabrics */
+  uint32_t failures;  /* of this candidate in a row */
+  uint64_t retry_at_ns;
+  uint32_t epoch; /* counts endpoints, from 1 */
+  struct fabric_endpoint *endpoint;
+  struct base_list keys;
+  char passed_over[160]; /* candidates that could not be had, and why */
+};
+
+struct transfer_link {
+  struct base_list node;
+  struct transfer *transfer;
+  void *user;
+  char label[96];
+  bool lost;
+  kvf_error *lost_error;
+  uint32_t uses; /* legs, pieces, landings: freed when lost and 0 */
+  uint64_t party;
+  uint64_t token;
+  kvf_rank_planes planes;
+  uint32_t *plane_regions; /* of the peer's planes, for mapping */
+  uint32_t rank, rank_count;
+  uint64_t piece_bytes;
+  uint32_t parked_count;
+
+  /* we receive from it */
+  struct base_list recv_plans;
+  struct base_list landings;
+  bool fenced; /* its writers are gone for sure */
+
+  /* we send to it */
+  struct base_list send_plans;
+  struct transfer_route route;
+  struct base_list ready; /* legs that may have something to send, round robin */
+  struct transfer_credit *credits;
+  uint32_t credit_count, credit_capacity;
+  uint32_t staging_region;
+  uint32_t level;  /* last WANT */
+  uint32_t flying; /* pieces started and not finished */
+};
+
+struct transfer_chunk {
+  struct plan_range range;
+  struct layout_pages pages;
+};
+
+enum piece_state { PIECE_RETRY, PIECE_COPYING, PIECE_SENDING, PIECE_FLYING };
+
+/* One piece on the sender, from its cut to its acknowledgement. */
+struct transfer_piece {
+  struct base_list node; /* in leg->pieces or leg->retry */
+  struct transfer_job job;
+  struct transfer_leg *leg;
+  struct transfer_chunk *chunk;
+  struct layout_piece cut;
+  uint64_t bytes;
+  uint32_t sequence, attempt;
+  enum piece_state state;
+  bool acked, direct, busy; /* busy: a job or a provider still uses our memory for it */
+  bool has_credit;
+  struct transfer_credit credit;
+  void *gather;
+  void *gather_address; /* last source address, for error texts */
+  void *target_address; /* mapped address or NULL */
+  kvf_error *last_error;
+  uint64_t not_before_ns, write_started_ns, flying_since_ns;
+};
+
+/* A send towards one receiving rank. */
+struct transfer_leg {
+  struct base_list send_node;
+  struct base_list ready_node;
+  struct transfer_send *send;
+  struct transfer_link *link;
+  struct transfer_plan *plan;
+  uint64_t token_first, token_end;
+  struct layout_pages target_pages; /* for direct writes through a mapping */
+  bool may_direct;
+  uint32_t chunk_index;
+  bool cursor_open;
+  struct plan_cursor cursor;
+  uint32_t next_sequence;
+  uint64_t bytes_cut, bytes_acked;
+  struct base_list pieces, retry;
+  uint64_t waiting_since_ns; /* for a grant */
+  bool final_sent, done, closed;
+};
+
+struct transfer_result {
+  uint64_t bytes, slices;
+  uint64_t grant_wait_ns, gather_ns, write_ns, scatter_ns;
+  uint32_t pieces, retries;
+};
+
+struct transfer_send {
+  struct base_list node;
+  struct transfer *transfer;
+  void *user;
+  uint64_t room, user_tag;
+  uint64_t opened_ns, deadline_ns, progress_limit_ns, last_progress_ns, failing_since_ns;
+  struct transfer_chunk **chunks;
+  uint32_t chunk_count, chunk_capacity;
+  bool final;
+  uint64_t token_first, token_end;
+  void *aux;
+  uint32_t aux_bytes;
+  struct base_list legs;
+  uint32_t leg_count, legs_done, receiver_count;
+  uint32_t busy_count; /* pieces that use our memory right now */
+  bool failing;
+  kvf_error *error;
+  struct transfer_result result;
+};
+
+struct transfer_landing {
+  struct base_list node;
+  struct transfer_job job;
+  struct transfer_link *link;
+  struct transfer_recv_leg *leg; /* NULL once its room is gone */
+  struct wire_piece piece;
+  bool scattering;
+  void *memory; /* the granted extent; NULL for a direct piece */
+};
+
+/* A receive from one sending rank. */
+struct transfer_recv_leg {
+  struct transfer_recv *recv;
+  struct transfer_link *link;
+  struct transfer_plan *plan;
+  uint64_t *seen; /* bitmap by sequence: scattered */
+  uint32_t seen_capacity;
+  uint32_t pieces_done;
+  uint64_t bytes_done, bytes_expected;
+  bool final, closed;
+  bool fence_needed; /* the peer can write into our pages by itself: wait for its word */
+  uint32_t piece_count;
+};
+
+struct transfer_recv {
+  struct base_list node;
+  struct transfer *transfer;
+  void *user;
+  uint64_t room, user_tag;
+  uint64_t opened_ns, deadline_ns, progress_limit_ns, last_progress_ns, failing_since_ns;
+  uint64_t token_first, token_end;
+  struct layout_pages pages;
+  struct transfer_recv_leg *legs;
+  uint32_t leg_count, legs_whole;
+  uint32_t busy_count; /* placed or scattering */
+  bool bound, failing;
+  kvf_error *error;
+  void *aux;
+  uint64_t aux_bytes;
+  struct transfer_result result;
+};
+
+/* An OPEN or FAIL for a send that does not exist yet. */
+struct transfer_parked {
+  struct base_list node;      /* in transfer->parked, oldest first */
+  struct transfer_parked *next_same_room;
+  struct transfer_link *link;
+  uint64_t parked_ns;
+  struct wire_open open;
+  struct layout_pages pages;  /* owned lists of open */
+  kvf_error *failure;         /* a FAIL, instead of an OPEN */
+};
+
+/* pages.c */
+bool transfer_pages_copy(struct layout_pages *pages_out, const kvf_page_list *lists, uint32_t list_count);
+void transfer_pages_fini(struct layout_pages *pages);
+
+/* exposure.c */
+void transfer_exposure_open(struct transfer *transfer, struct transfer_exposure *exposure);
+void transfer_exposure_close(struct transfer_exposure *exposure);
+void transfer_exposure_encode(const struct transfer *transfer, const struct transfer_exposure *exposure, struct wire_buffer *frames);
+void transfer_exposure_refresh(struct transfer *transfer, struct transfer_link *asker, const struct wire_refresh *refresh);
+kvf_error *transfer_exposure_missing(const struct transfer *transfer);
+
+/* route.c */
+kvf_error *transfer_route_offer(struct transfer_link *link, const struct wire_offer *offer);
+kvf_error *transfer_route_key(struct transfer_link *link, const struct wire_expose *expose);
+void transfer_route_start(struct transfer_link *link);
+void transfer_route_reset(struct transfer_link *link, const char *why);
+void transfer_route_fini(struct transfer_link *link);
+void transfer_route_ready(struct transfer_link *link);
+void transfer_route_down(struct transfer_link *link, kvf_error *error);
+bool transfer_route_tick(struct transfer_link *link, uint64_t now_ns);
+kvf_status transfer_route_choose_way(struct transfer_leg *leg, kvf_error **error_out);
+
+/* link.c */
+void transfer_link_release(struct transfer_link *link);
+struct transfer_plan *transfer_plan_find(struct base_list *plans, uint32_t id);
+void transfer_plan_free(struct transfer_plan *plan);
+void transfer_link_post(struct transfer_link *link, struct wire_buffer *frames);
+void transfer_link_post_fail(struct transfer_link *link, uint64_t room, const kvf_error *error);
+
+/* credit.c */
+void transfer_grants_pump(struct transfer *transfer);
+kvf_error *transfer_credit_granted(struct transfer_link *link, const struct wire_grant *grant);
+bool transfer_credit_take(struct transfer_link *link, uint64_t bytes, struct transfer_credit *credit_out);
+void transfer_credit_give_back(struct transfer_link *link, const struct transfer_credit *credits, uint32_t count);
+void transfer_credit_want(struct transfer_link *link);
+void transfer_credit_idle(struct transfer_link *link);
+
+/* piece.c */
+void transfer_link_pump(struct transfer_link *link);
+void transfer_pump_all(struct transfer *transfer);
+void transfer_piece_sent(struct transfer_piece *piece, kvf_error *error);
+void transfer_piece_acked(struct transfer_link *link, const struct wire_ack_entry *ack);
+void transfer_piece_refused(struct transfer_link *link, struct wire_nack *nack);
+void transfer_pieces_lost(struct transfer_link *link, const kvf_error *error);
+bool transfer_leg_tick(struct transfer_leg *leg, uint64_t now_ns);
+void transfer_piece_free(struct transfer_piece *piece);
+
+/* send.c */
+void transfer_send_fail(struct transfer_send *send, kvf_error *error, struct transfer_link *except);
+void transfer_send_settle(struct transfer_send *send);
+void transfer_send_opened_by(struct transfer_link *link, struct wire_open *open);
+void transfer_send_failed_by(struct transfer_link *link, uint64_t room, kvf_error *error);
+void transfer_send_done_by(struct transfer_link *link, const struct wire_done *done);
+void transfer_send_link_lost(struct transfer_send *send, struct transfer_link *link);
+bool transfer_send_tick(struct transfer_send *send, uint64_t now_ns);
+void transfer_leg_close(struct transfer_leg *leg);
+struct transfer_leg *transfer_leg_find(struct transfer_link *link, uint64_t room);
+void transfer_parked_drop_link(struct transfer *transfer, struct transfer_link *link);
+void transfer_parked_expire(struct transfer *transfer, uint64_t now_ns);
+void transfer_parked_free_all(struct transfer *transfer);
+
+/* recv.c */
+void transfer_recv_fail(struct transfer_recv *recv, kvf_error *error, struct transfer_link *except);
+void transfer_recv_settle(struct transfer_recv *recv);
+void transfer_recv_link_lost(struct transfer_recv *recv, struct transfer_link *link);
+void transfer_recv_final(struct transfer_link *link, const struct wire_final *final);
+void transfer_recv_failed_by(struct transfer_link *link, uint64_t room, kvf_error *error);
+void transfer_recv_fail_acked(struct transfer_link *link, uint64_t room);
+void transfer_recv_piece_done(struct transfer_recv_leg *leg, const struct transfer_landing *landing);
+void transfer_recv_fenced(struct transfer_recv *recv, struct transfer_link *link);
+bool transfer_recv_tick(struct transfer_recv *recv, uint64_t now_ns);
+struct transfer_recv_leg *transfer_recv_leg_find(struct transfer_link *link, uint64_t room);
+bool transfer_recv_leg_seen(const struct transfer_recv_leg *leg, uint32_t sequence);
+
+/* landing.c: fabric callbacks of the receiving side */
+kvf_status transfer_landing_place(void *context, uint64_t token, const uint8_t *header, uint64_t payload_bytes, struct iovec *iov_out,
+                                  size_t *iov_count_inout);
+void transfer_landing_landed(void *context, uint64_t token, const uint8_t *header, uint64_t payload_bytes);
+void transfer_landing_token_lost(void *context, uint64_t token);
+
+/* A kvf_error that a peer sent, wrapped as what it is here. */
+kvf_error *transfer_peer_failed(const struct transfer_link *link, uint64_t room, kvf_error *cause);
+
+#endif
