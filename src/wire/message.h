@@ -56,10 +56,14 @@ enum {
   WIRE_ERROR_DEPTH_LIMIT = 8,
   WIRE_ERROR_FIELD_LIMIT = 32,
   WIRE_TEXT_LIMIT_BYTES = 1024,
-  WIRE_AUX_LIMIT_BYTES = 65536
+  WIRE_AUX_LIMIT_BYTES = 65536,
+  WIRE_BLOB_LIMIT_BYTES = 65536, /* a provider's address or key */
+  WIRE_BATCH_LIMIT = 262144,     /* entries of a GRANT, ACK or RETURN */
+  WIRE_PAGE_LIMIT = 4 << 20      /* pages in all lists of an OPEN together */
 };
 
-/* A growing byte buffer. After a failed append (memory) `failed` stays set and everything else is ignored. */
+/* A growing byte buffer of whole frames. After a failed append (memory, a limit) the frame in the making is taken back, `failed` stays
+ * set and everything else is ignored. */
 struct wire_buffer {
   uint8_t *bytes;
   size_t length, capacity;
@@ -67,7 +71,8 @@ struct wire_buffer {
 };
 void wire_buffer_fini(struct wire_buffer *buffer);
 
-/* Owns what decoding had to allocate. Zero-initialised is empty; may be reused for the next message after wire_scratch_reset. */
+/* Owns what decoding had to allocate, for one message. Zero-initialised is empty; may be reused for the next message after
+ * wire_scratch_reset. */
 struct wire_scratch {
   void *memory[4];
 };
@@ -130,7 +135,9 @@ struct wire_revoke {
   uint64_t generation;
 };
 
-/* An error chain on its way; decode gives an owned kvf_error whose links say file "peer". */
+/* An error chain on its way; decode gives an owned kvf_error whose links say file "peer". Encoding cuts a chain to the limits above
+ * (the middle links, the last fields, the ends of texts) and sends INTERNAL for NULL, so that a failure can always be told. Decoding
+ * replaces bytes that do not print, and takes a status that is unknown here for PEER_FAILED with the number in the field status. */
 struct wire_refuse {
   kvf_error *error; /* encode: borrowed; decode: owned by the caller */
 };
@@ -233,7 +240,7 @@ struct wire_fail_ack {
 };
 
 /* The header that travels with each piece through a provider: WIRE_PIECE_BYTES, with a magic and a check word over itself so that
- * damage in a header is seen before anything is believed. */
+ * damage in a header is seen before anything is believed. Errors: PROTOCOL. */
 struct wire_piece {
   uint64_t room;
   uint32_t sequence;
@@ -254,7 +261,8 @@ struct wire_piece {
 
 /* void wire_hello_encode(struct wire_buffer *, const struct wire_hello *): appends frame and payload; limits that the caller exceeds set `failed`.
  * kvf_status wire_hello_decode(const uint8_t *payload, size_t payload_bytes, struct wire_scratch *, struct wire_hello *out, kvf_error **error_out):
- * Errors: PROTOCOL (which field, why), NO_MEMORY. And so on for each message; READY has no payload; PONG has that of PING. */
+ * Errors: PROTOCOL (the field field names it), NO_MEMORY; then *out is untouched. Form is checked here, meaning is not: a range may
+ * be empty or reversed, an index out of its table. And so on for each message; READY has no payload; PONG has that of PING. */
 #define WIRE_DECLARE(noun)                                                                        \
   void wire_##noun##_encode(struct wire_buffer *buffer, const struct wire_##noun *message);       \
   kvf_status wire_##noun##_decode(const uint8_t *payload, size_t payload_bytes, struct wire_scratch *scratch, \
