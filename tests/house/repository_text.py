@@ -14,7 +14,7 @@ HOSTS = r"\b(?:" + "|".join([
     "crates" + "\\.io", "proxy\\.go" + "lang\\.org", "docker" + "\\.io", "conda\\.ana" + "conda\\.org", "ghcr" + "\\.io"]) + r")"
 PATTERNS = [re.compile(pattern) for pattern in (MARKS, PLACES, HOSTS)]
 TRIAL = ["a " + "TO" + "DO: later", "in /wo" + "rk/main", "from https://py" + "pi.org/simple", "cat /tmp/" + "brief/x"]
-CLEAN = ["/tmp/kvferry-XXX" + "XXX", "network/work" + "ers", "a hacksaw"]
+CLEAN = ["/tmp/kvferry-" + "X" * 6, "network/work" + "ers", "a hacksaw"]
 
 
 def faults_of(text):
