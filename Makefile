@@ -54,7 +54,6 @@ tsan: packages ## all tests under the thread sanitizer
 fuzz: ## run each fuzz target for FUZZ_SECONDS (600)
 	@scripts/install-packages clang
 	@test -f build-fuzz/build.ninja || CC=clang $(MESON) setup build-fuzz -Dfuzz=true $(SANITIZE)=address,undefined $(SETUP_ARGS)
-	@$(NINJA) -C build-fuzz
 	@scripts/run-fuzz build-fuzz $(FUZZ_SECONDS)
 
 bench: packages ## run the benchmarks in a release build
