@@ -136,6 +136,8 @@ struct fabric_ops {
   /* Receiving side: pieces from this token are welcome from now on / from now on refused and its connection dropped. */
   kvf_status (*token_admit)(struct fabric *fabric, uint64_t token, kvf_error **error_out);
   void (*token_drop)(struct fabric *fabric, uint64_t token);
+  /* MIGHT_WRITE_LATE only, others have NULL: is a process connected with this token right now? token_lost follows when it is gone. */
+  bool (*token_live)(struct fabric *fabric, uint64_t token);
 
   /* Start to connect; endpoint_ready or endpoint_down follows. @p token was chosen by the peer. Errors: UNREACHABLE (at once: another
    * host, no such device), INVALID (address bytes), NO_MEMORY. */

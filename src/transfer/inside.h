@@ -59,9 +59,11 @@ struct transfer {
   void **gather_free; /* stack of gather buffers, each piece_bytes long */
   uint32_t gather_free_count;
 
+  bool turn_due; /* something changed since the last turn */
   struct base_list links;
   struct base_map links_by_token;
   struct base_list sends, recvs;
+  struct base_list sends_over, recvs_over; /* ended; told and freed at the next turn */
   struct base_map sends_by_room, recvs_by_room;
   struct base_list parked;
   struct base_map parked_by_room;
@@ -108,7 +110,7 @@ struct transfer_provider_address {
 
 /* Our way to a peer: one endpoint of one provider at a time, falling back in order of preference. */
 struct transfer_route {
-  enum { ROUTE_IDLE, ROUTE_CONNECTING, ROUTE_READY, ROUTE_BACKOFF, ROUTE_NONE } state;
+  enum { ROUTE_IDLE, ROUTE_CONNECTING, ROUTE_READY, ROUTE_BACKOFF } state;
   uint64_t peer_token; /* what the peer told us to connect with */
   struct transfer_provider_address addresses[TRANSFER_PROVIDER_LIMIT];
   bool offered;
@@ -117,6 +119,8 @@ struct transfer_route {
   uint64_t retry_at_ns;
   uint32_t epoch; /* counts endpoints, from 1 */
   struct fabric_endpoint *endpoint;
+  struct fabric_endpoint *doomed; /* went down; to be disconnected at the next turn, outside of its callback */
+  kvf_error *error;               /* why the last candidate failed */
   struct base_list keys;
   char passed_over[160]; /* candidates that could not be had, and why */
 };
@@ -127,8 +131,12 @@ struct transfer_link {
   void *user;
   char label[96];
   bool lost;
+  bool awaiting_fence; /* lost, and its process may still write: one of the uses */
   kvf_error *lost_error;
-  uint32_t uses; /* legs, pieces, landings: freed when lost and 0 */
+  uint32_t uses; /* legs, pieces, landings: freed at a turn when lost and 0 */
+  struct wire_buffer out; /* frames of this turn */
+  struct wire_ack_entry *acks;
+  uint32_t ack_count, ack_capacity;
   uint64_t party;
   uint64_t token;
   kvf_rank_planes planes;
@@ -140,7 +148,6 @@ struct transfer_link {
   /* we receive from it */
   struct base_list recv_plans;
   struct base_list landings;
-  bool fenced; /* its writers are gone for sure */
 
   /* we send to it */
   struct base_list send_plans;
@@ -148,7 +155,9 @@ struct transfer_link {
   struct base_list ready; /* legs that may have something to send, round robin */
   struct transfer_credit *credits;
   uint32_t credit_count, credit_capacity;
-  uint32_t staging_region;
+  uint32_t staging_region; /* of the grants */
+  uint64_t staging_generation, staging_base, staging_bytes;
+  struct base_list unsent; /* copied pieces that the provider had no room for */
   uint32_t level;  /* last WANT */
   uint32_t flying; /* pieces started and not finished */
 };
@@ -158,7 +167,7 @@ struct transfer_chunk {
   struct layout_pages pages;
 };
 
-enum piece_state { PIECE_RETRY, PIECE_COPYING, PIECE_SENDING, PIECE_FLYING };
+enum piece_state { PIECE_IDLE, PIECE_COPYING, PIECE_UNSENT, PIECE_SENDING, PIECE_FLYING };
 
 /* One piece on the sender, from its cut to its acknowledgement. */
 struct transfer_piece {
@@ -173,9 +182,8 @@ struct transfer_piece {
   bool acked, direct, busy; /* busy: a job or a provider still uses our memory for it */
   bool has_credit;
   struct transfer_credit credit;
-  void *gather;
-  void *gather_address; /* last source address, for error texts */
-  void *target_address; /* mapped address or NULL */
+  void *gather;         /* our staging, or NULL */
+  void *source_address; /* of the last attempt, for error texts */
   kvf_error *last_error;
   uint64_t not_before_ns, write_started_ns, flying_since_ns;
 };
@@ -285,81 +293,109 @@ void transfer_pages_fini(struct layout_pages *pages);
 
 /* exposure.c */
 void transfer_exposure_open(struct transfer *transfer, struct transfer_exposure *exposure);
-void transfer_exposure_close(struct transfer_exposure *exposure);
+void transfer_exposure_close(struct transfer *transfer, struct transfer_exposure *exposure);
 void transfer_exposure_encode(const struct transfer *transfer, const struct transfer_exposure *exposure, struct wire_buffer *frames);
-void transfer_exposure_refresh(struct transfer *transfer, struct transfer_link *asker, const struct wire_refresh *refresh);
+void transfer_exposure_refresh(struct transfer *transfer, const struct wire_refresh *refresh);
+/* NULL, or an error that says that the staging is not registered. */
 kvf_error *transfer_exposure_missing(const struct transfer *transfer);
 
 /* route.c */
+void transfer_route_init(struct transfer_link *link);
 kvf_error *transfer_route_offer(struct transfer_link *link, const struct wire_offer *offer);
 kvf_error *transfer_route_key(struct transfer_link *link, const struct wire_expose *expose);
-void transfer_route_start(struct transfer_link *link);
-void transfer_route_reset(struct transfer_link *link, const char *why);
+/* Connect when it is time; call at turns while something wants to be sent. */
+void transfer_route_start(struct transfer_link *link, uint64_t now_ns);
+/* Disconnect what went down. */
+void transfer_route_turn(struct transfer_link *link);
+/* Cut the endpoint; its pieces come back through `sent`. */
+void transfer_route_reset(struct transfer_link *link);
 void transfer_route_fini(struct transfer_link *link);
-void transfer_route_ready(struct transfer_link *link);
-void transfer_route_down(struct transfer_link *link, kvf_error *error);
-bool transfer_route_tick(struct transfer_link *link, uint64_t now_ns);
+void transfer_route_ready(void *context, struct fabric_endpoint *endpoint);
+void transfer_route_down(void *context, struct fabric_endpoint *endpoint, kvf_error *error);
+/* The way of this leg's pieces over the present endpoint. Errors: UNSUPPORTED. */
 kvf_status transfer_route_choose_way(struct transfer_leg *leg, kvf_error **error_out);
+const struct transfer_key *transfer_route_find_key(const struct transfer_link *link, const char *provider, uint32_t region);
 
 /* link.c */
-void transfer_link_release(struct transfer_link *link);
-struct transfer_plan *transfer_plan_find(struct base_list *plans, uint32_t id);
-void transfer_plan_free(struct transfer_plan *plan);
-void transfer_link_post(struct transfer_link *link, struct wire_buffer *frames);
+void transfer_link_free(struct transfer_link *link);
+void transfer_link_dirty(struct transfer_link *link);
+/* The frames of this turn, acknowledgements first. */
+struct wire_buffer *transfer_link_out(struct transfer_link *link);
+void transfer_link_ack(struct transfer_link *link, const struct wire_ack_entry *ack);
 void transfer_link_post_fail(struct transfer_link *link, uint64_t room, const kvf_error *error);
+void transfer_link_flush(struct transfer_link *link);
+struct transfer_plan *transfer_plan_find(struct base_list *plans, uint32_t id);
+struct transfer_plan *transfer_plan_create(uint32_t id, const struct layout_cuts *cuts, const kvf_rank_planes *source,
+                                           const kvf_rank_planes *target);
+void transfer_plan_free(struct transfer_plan *plan);
+/* Wraps what a peer reported about a room. */
+kvf_error *transfer_peer_failed(const struct transfer_link *link, uint64_t room, kvf_error *cause);
 
 /* credit.c */
 void transfer_grants_pump(struct transfer *transfer);
 kvf_error *transfer_credit_granted(struct transfer_link *link, const struct wire_grant *grant);
 bool transfer_credit_take(struct transfer_link *link, uint64_t bytes, struct transfer_credit *credit_out);
-void transfer_credit_give_back(struct transfer_link *link, const struct transfer_credit *credits, uint32_t count);
-void transfer_credit_want(struct transfer_link *link);
-void transfer_credit_idle(struct transfer_link *link);
+void transfer_credit_give_back(struct transfer_link *link, const struct transfer_credit *credit);
+/* Drop every credit held: they belong to a level that is no longer wanted. */
+void transfer_credit_drop_all(struct transfer_link *link);
+void transfer_credit_want(struct transfer_link *link, uint32_t level);
 
 /* piece.c */
-void transfer_link_pump(struct transfer_link *link);
-void transfer_pump_all(struct transfer *transfer);
-void transfer_piece_sent(struct transfer_piece *piece, kvf_error *error);
+void transfer_link_pump(struct transfer_link *link, uint64_t now_ns);
+void transfer_leg_wake(struct transfer_leg *leg);
+void transfer_piece_sent(void *context, void *tag, kvf_error *error);
 void transfer_piece_acked(struct transfer_link *link, const struct wire_ack_entry *ack);
-void transfer_piece_refused(struct transfer_link *link, struct wire_nack *nack);
-void transfer_pieces_lost(struct transfer_link *link, const kvf_error *error);
-bool transfer_leg_tick(struct transfer_leg *leg, uint64_t now_ns);
-void transfer_piece_free(struct transfer_piece *piece);
+void transfer_piece_refused(struct transfer_link *link, const struct wire_nack *nack);
+/* The endpoint is gone: pieces that were written and not acknowledged go again. */
+void transfer_pieces_unacked_fail(struct transfer_link *link, const kvf_error *error);
+void transfer_leg_tick(struct transfer_leg *leg, uint64_t now_ns);
+/* End every piece of a leg that is closed; those in use end when they come back. */
+void transfer_leg_drop_pieces(struct transfer_leg *leg);
 
 /* send.c */
-void transfer_send_fail(struct transfer_send *send, kvf_error *error, struct transfer_link *except);
+void transfer_send_fail(struct transfer_send *send, kvf_error *error, const struct transfer_link *except);
 void transfer_send_settle(struct transfer_send *send);
-void transfer_send_opened_by(struct transfer_link *link, struct wire_open *open);
+void transfer_send_free(struct transfer_send *send);
+void transfer_send_opened_by(struct transfer_link *link, const struct wire_open *open);
 void transfer_send_failed_by(struct transfer_link *link, uint64_t room, kvf_error *error);
 void transfer_send_done_by(struct transfer_link *link, const struct wire_done *done);
 void transfer_send_link_lost(struct transfer_send *send, struct transfer_link *link);
-bool transfer_send_tick(struct transfer_send *send, uint64_t now_ns);
-void transfer_leg_close(struct transfer_leg *leg);
+void transfer_send_tick(struct transfer_send *send, uint64_t now_ns);
 struct transfer_leg *transfer_leg_find(struct transfer_link *link, uint64_t room);
+void transfer_room_event(struct transfer *transfer, void *user, uint32_t type, uint64_t room, uint64_t user_tag, kvf_error *error,
+                         uint64_t opened_ns, const struct transfer_result *result);
+
+/* parked.c */
+void transfer_park_open(struct transfer_link *link, const struct wire_open *open);
+void transfer_park_failure(struct transfer_link *link, uint64_t room, kvf_error *error);
+void transfer_parked_deliver(struct transfer_send *send);
 void transfer_parked_drop_link(struct transfer *transfer, struct transfer_link *link);
 void transfer_parked_expire(struct transfer *transfer, uint64_t now_ns);
 void transfer_parked_free_all(struct transfer *transfer);
 
 /* recv.c */
-void transfer_recv_fail(struct transfer_recv *recv, kvf_error *error, struct transfer_link *except);
+void transfer_recv_fail(struct transfer_recv *recv, kvf_error *error, const struct transfer_link *except);
 void transfer_recv_settle(struct transfer_recv *recv);
+void transfer_recv_free(struct transfer_recv *recv);
 void transfer_recv_link_lost(struct transfer_recv *recv, struct transfer_link *link);
 void transfer_recv_final(struct transfer_link *link, const struct wire_final *final);
 void transfer_recv_failed_by(struct transfer_link *link, uint64_t room, kvf_error *error);
-void transfer_recv_fail_acked(struct transfer_link *link, uint64_t room);
-void transfer_recv_piece_done(struct transfer_recv_leg *leg, const struct transfer_landing *landing);
-void transfer_recv_fenced(struct transfer_recv *recv, struct transfer_link *link);
-bool transfer_recv_tick(struct transfer_recv *recv, uint64_t now_ns);
+/* The peer's word, or its death: nothing of it can be written into our pages any more. */
+void transfer_recv_fenced(struct transfer_link *link, uint64_t room);
+void transfer_recv_link_fenced(struct transfer_link *link);
+void transfer_recv_piece_done(struct transfer_recv_leg *leg, const struct wire_piece *piece, uint64_t scatter_ns);
+void transfer_recv_tick(struct transfer_recv *recv, uint64_t now_ns);
 struct transfer_recv_leg *transfer_recv_leg_find(struct transfer_link *link, uint64_t room);
 bool transfer_recv_leg_seen(const struct transfer_recv_leg *leg, uint32_t sequence);
 
-/* landing.c: fabric callbacks of the receiving side */
+/* landing.c: the fabric callbacks of the receiving side */
 kvf_status transfer_landing_place(void *context, uint64_t token, const uint8_t *header, uint64_t payload_bytes, struct iovec *iov_out,
                                   size_t *iov_count_inout);
 void transfer_landing_landed(void *context, uint64_t token, const uint8_t *header, uint64_t payload_bytes);
 void transfer_landing_token_lost(void *context, uint64_t token);
-
-/* A kvf_error that a peer sent, wrapped as what it is here. */
-kvf_error *transfer_peer_failed(const struct transfer_link *link, uint64_t room, kvf_error *cause);
+/* The room is gone: what is on its way lands nowhere. */
+void transfer_landings_detach(struct transfer_recv_leg *leg);
+/* Pieces that were placed and will not land. */
+void transfer_landings_abandon(struct transfer_link *link);
 
 #endif

@@ -94,16 +94,16 @@ struct transfer_link_options {
   void *user;
   const char *label;   /* for people, with the address: "prefill-1@127.0.0.1:4000" */
   uint64_t token;      /* what we told the peer to connect with */
-  kvf_rank_planes planes; /* theirs; copied */
+  kvf_rank_planes planes; /* theirs; copied; addresses are offsets into regions */
+  const uint32_t *plane_regions;
   uint32_t rank, rank_count;
   uint64_t piece_bytes;
 };
 kvf_status transfer_link_add(struct transfer *transfer, const struct transfer_link_options *options, struct transfer_link **link_out,
                              kvf_error **error_out);
 void *transfer_link_user(const struct transfer_link *link);
-/* The frames that a new peer needs before it can send to us: OFFER and EXPOSE. */
-void transfer_link_greet(struct transfer_link *link, struct wire_buffer *frames);
-/* A message of the transfer's from the peer. An error means that the session must be closed for it. */
+/* The first thing a new link does by itself is to post OFFER and EXPOSE: what the peer needs to send to us.
+ * A message of the transfer's from the peer. An error means that the session must be closed for it. */
 kvf_error *transfer_link_message(struct transfer_link *link, uint8_t type, const uint8_t *payload, size_t payload_bytes);
 /* The session is gone. The link is freed as soon as nothing uses it. */
 void transfer_link_lost(struct transfer_link *link, const kvf_error *error);
@@ -126,6 +126,10 @@ void transfer_recv_cancel(struct transfer_recv *recv, kvf_error *reason);
 bool transfer_recv_bound(const struct transfer_recv *recv);
 /* The aux bytes of a room that is ending with DONE; the caller takes them over. */
 void *transfer_recv_take_aux(struct transfer_recv *recv, uint64_t *aux_bytes_out);
+
+/* Once before each sleep of the loop, never from inside a fabric's callback: starts what can start, posts the frames of this turn, tells
+ * and frees what has ended. True when it did anything. */
+bool transfer_turn(struct transfer *transfer);
 
 /* Deadlines and retries; returns the time until the next call is due, UINT64_MAX when nothing waits. */
 uint64_t transfer_tick(struct transfer *transfer, uint64_t now_ns);
