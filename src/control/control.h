@@ -2,11 +2,12 @@
  *
  *   connect ─┐
  *            ├─ HELLO ⇄ ─ version ─ AUTH ⇄ (when a secret is set) ─→ session_up … messages … session_down
- *   accept ──┘  nothing larger than WIRE_PAYLOAD_UNPROVEN_BYTES is read, and no more than a bounded number of sessions is held, before that
+ *   accept ──┘  before that, nothing larger than WIRE_PAYLOAD_UNPROVEN_BYTES is read and the number of sessions is bounded
  *
- * Above it, the engine agrees on layouts and calls control_session_settled; until then the handshake deadline runs. A session that hears
- * nothing for heartbeat_ns sends PING; after five unanswered it is down. A dial keeps one session to an address alive: it reconnects with
- * doubling, jittered backoff (first 50 ms, at most 2 s) until closed or stopped. All calls and callbacks on the loop's thread. */
+ * Above it, the engine agrees on layouts and calls control_session_settled; until then the handshake deadline runs. A session that
+ * hears nothing for heartbeat_ns sends PING; after five unanswered it is down. A dial keeps one session to an address alive: it
+ * reconnects with doubling, jittered backoff (first 50 ms, at most 2 s) until closed or stopped. All calls and callbacks on the
+ * loop's thread. */
 #ifndef CONTROL_CONTROL_H
 #define CONTROL_CONTROL_H
 
@@ -24,31 +25,35 @@ struct control_callbacks {
   /* Version agreed and, with a secret, both sides proven. @p dial is NULL for an accepted session. @p hello borrows. */
   void (*session_up)(void *context, struct control_session *session, struct control_dial *dial, const struct wire_hello *hello);
   /* Every message but HELLO, AUTH, PING and PONG. Returning an error closes the session with it (the callee gives it away). */
-  kvf_error *(*session_message)(void *context, struct control_session *session, uint8_t type, const uint8_t *payload, size_t payload_bytes);
+  kvf_error *(*session_message)(void *context, struct control_session *session, uint8_t type, const uint8_t *payload,
+                                size_t payload_bytes);
   /* Once for each session that was up; the session is freed after the call. @p error is borrowed and never NULL. */
   void (*session_down)(void *context, struct control_session *session, const kvf_error *error);
-  /* An attempt of a dial ended before session_up. @p error is borrowed. The dial goes on by itself, unless it was refused for AUTH_FAILED,
-   * INCOMPATIBLE (no common version) or WRONG_PEER: then @p stopped is true. */
+  /* An attempt of a dial ended before session_up. @p error is borrowed. The dial goes on by itself, unless it was refused for
+   * AUTH_FAILED, INCOMPATIBLE (no common version) or WRONG_PEER: then @p stopped is true. */
   void (*dial_failed)(void *context, struct control_dial *dial, const kvf_error *error, bool stopped);
 };
 
 struct control_options {
-  const char *listen;    /* "host:port" */
+  const char *listen; /* "host:port" */
   const char *label;
-  const char *secret;    /* NULL: none */
+  const char *secret; /* NULL: none; an empty one is refused */
   uint8_t incarnation[WIRE_INCARNATION_BYTES];
   uint64_t capabilities;
-  uint64_t handshake_ns;
-  uint64_t heartbeat_ns;
+  uint64_t handshake_ns;   /* 0 = 5 s */
+  uint64_t heartbeat_ns;   /* 0 = 200 ms */
   uint32_t session_limit;  /* accepted sessions in all; 0 = 4096 */
   uint32_t unproven_limit; /* accepted sessions that are not up yet; 0 = 512 */
   struct base_log log;
   struct control_callbacks callbacks;
 };
 
-/* Binds and listens at once. Errors: BAD_ADDRESS, SYSTEM (bind: fields address, errno), NO_MEMORY. */
-kvf_status control_open(uv_loop_t *loop, const struct control_options *options, struct control **control_out, kvf_error **error_out);
-/* Close everything; no callbacks any more. The loop must run until its handles are closed; then @p closed is called and control is freed. */
+/* Binds and listens at once; blocks while a name is resolved. Errors: BAD_ADDRESS, INVALID (empty secret), SYSTEM (bind: fields
+ * address, errno), NO_MEMORY. */
+kvf_status control_open(uv_loop_t *loop, const struct control_options *options, struct control **control_out,
+                        kvf_error **error_out);
+/* Close everything; no callbacks any more. The loop must run until its handles are closed; then @p closed is called and control is
+ * freed. */
 void control_close(struct control *control, void (*closed)(void *context), void *context);
 /* As bound, "127.0.0.1:40123" or "[::1]:40123". */
 const char *control_address(const struct control *control);
@@ -59,15 +64,16 @@ struct control_totals {
 void control_totals_get(const struct control *control, struct control_totals *totals_out);
 
 /* Names are resolved asynchronously; @p tag comes back by control_dial_tag. Errors: BAD_ADDRESS, NO_MEMORY. */
-kvf_status control_dial_open(struct control *control, const char *address, void *tag, struct control_dial **dial_out, kvf_error **error_out);
+kvf_status control_dial_open(struct control *control, const char *address, void *tag, struct control_dial **dial_out,
+                             kvf_error **error_out);
 void *control_dial_tag(const struct control_dial *dial);
 /* Closes its session too, without session_down. */
 void control_dial_close(struct control_dial *dial);
 /* No further attempts after the current session. */
 void control_dial_stop(struct control_dial *dial);
 
-/* Queue whole frames, as wire_…_encode made them; they are copied. Never blocks. A session whose queue grows over 64 MiB goes down with
- * BACKPRESSURE. */
+/* Queue whole frames, as wire_…_encode made them; they are copied. Never blocks. A session whose queue grows over 64 MiB goes down
+ * with BACKPRESSURE. */
 void control_session_send(struct control_session *session, const uint8_t *frames, size_t length_bytes);
 /* The layouts agree: the handshake deadline ends. */
 void control_session_settled(struct control_session *session);
