@@ -101,6 +101,7 @@ struct transfer_key {
   uint64_t region_bytes;
   uint8_t bytes[FABRIC_KEY_LIMIT_BYTES];
   uint32_t length;
+  bool imported; /* by the present endpoint */
 };
 
 struct transfer_provider_address {
@@ -122,6 +123,7 @@ struct transfer_route {
   struct fabric_endpoint *doomed; /* went down; to be disconnected at the next turn, outside of its callback */
   kvf_error *error;               /* why the last candidate failed */
   struct base_list keys;
+  bool keys_due; /* a key came while copies used the old mapping: import it when they are done */
   char passed_over[160]; /* candidates that could not be had, and why */
 };
 
@@ -160,6 +162,7 @@ struct transfer_link {
   struct base_list unsent; /* copied pieces that the provider had no room for */
   uint32_t level;  /* last WANT */
   uint32_t flying; /* pieces started and not finished */
+  uint32_t mapped_jobs; /* copies that write through a mapping right now: it must stay */
 };
 
 struct transfer_chunk {
@@ -171,7 +174,8 @@ enum piece_state { PIECE_IDLE, PIECE_COPYING, PIECE_UNSENT, PIECE_SENDING, PIECE
 
 /* One piece on the sender, from its cut to its acknowledgement. */
 struct transfer_piece {
-  struct base_list node; /* in leg->pieces or leg->retry */
+  struct base_list node;        /* in leg->pieces or leg->retry */
+  struct base_list unsent_node; /* in link->unsent */
   struct transfer_job job;
   struct transfer_leg *leg;
   struct transfer_chunk *chunk;
@@ -179,12 +183,17 @@ struct transfer_piece {
   uint64_t bytes;
   uint32_t sequence, attempt;
   enum piece_state state;
-  bool acked, direct, busy; /* busy: a job or a provider still uses our memory for it */
+  bool acked, direct;
+  bool busy;   /* a job or a provider still uses our memory for it */
+  bool flying; /* counted in the link's window */
+  bool mapped; /* its copy writes through a mapping of the peer's memory */
+  uint32_t route_epoch; /* of the endpoint this attempt uses */
   bool has_credit;
   struct transfer_credit credit;
   void *gather;         /* our staging, or NULL */
   void *source_address; /* of the last attempt, for error texts */
   kvf_error *last_error;
+  kvf_error *refusal; /* the receiver's, while the provider is still sending */
   uint64_t not_before_ns, write_started_ns, flying_since_ns;
 };
 
@@ -229,7 +238,7 @@ struct transfer_send {
   struct base_list legs;
   uint32_t leg_count, legs_done, receiver_count;
   uint32_t busy_count; /* pieces that use our memory right now */
-  bool failing;
+  bool failing, over;
   kvf_error *error;
   struct transfer_result result;
 };
@@ -241,6 +250,7 @@ struct transfer_landing {
   struct transfer_recv_leg *leg; /* NULL once its room is gone */
   struct wire_piece piece;
   bool scattering;
+  bool counted; /* in its room's busy_count: our pages are being written */
   void *memory; /* the granted extent; NULL for a direct piece */
 };
 
@@ -253,7 +263,7 @@ struct transfer_recv_leg {
   uint32_t seen_capacity;
   uint32_t pieces_done;
   uint64_t bytes_done, bytes_expected;
-  bool final, closed;
+  bool final, whole;
   bool fence_needed; /* the peer can write into our pages by itself: wait for its word */
   uint32_t piece_count;
 };
@@ -269,10 +279,11 @@ struct transfer_recv {
   struct transfer_recv_leg *legs;
   uint32_t leg_count, legs_whole;
   uint32_t busy_count; /* placed or scattering */
-  bool bound, failing;
+  bool bound, failing, over;
   kvf_error *error;
   void *aux;
   uint64_t aux_bytes;
+  uint32_t aux_leg; /* the lowest leg that brought any */
   struct transfer_result result;
 };
 
@@ -305,7 +316,7 @@ kvf_error *transfer_route_offer(struct transfer_link *link, const struct wire_of
 kvf_error *transfer_route_key(struct transfer_link *link, const struct wire_expose *expose);
 /* Connect when it is time; call at turns while something wants to be sent. */
 void transfer_route_start(struct transfer_link *link, uint64_t now_ns);
-/* Disconnect what went down. */
+/* Disconnect what went down and import what has come, as soon as no copy uses the mappings. */
 void transfer_route_turn(struct transfer_link *link);
 /* Cut the endpoint; its pieces come back through `sent`. */
 void transfer_route_reset(struct transfer_link *link);

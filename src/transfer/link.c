@@ -303,7 +303,7 @@ kvf_error *transfer_link_message(struct transfer_link *link, uint8_t type, const
       break;
     }
     case WIRE_REVOKE: break; /* the pieces that run into it say so with more detail */
-    default: stats_count(&transfer->counters->messages_refused, 1);
+    default: stats_counter_add(&transfer->counters->messages_refused, 1);
   }
   wire_scratch_reset(&scratch);
   return error;

@@ -40,9 +40,11 @@ const struct transfer_key *transfer_route_find_key(const struct transfer_link *l
   return NULL;
 }
 
-static void import_key(struct transfer_link *link, const struct transfer_key *key) {
-  const struct fabric_ops *ops = candidate_ops(link);
-  if (!link->route.endpoint || !ops->key_import || strcmp(ops->name, key->provider) != 0) return;
+static void import_key(struct transfer_link *link, struct transfer_key *key) {
+  if (!link->route.endpoint || key->imported) return;
+  const struct fabric_ops *ops = link->route.endpoint->ops;
+  if (!ops->key_import || strcmp(ops->name, key->provider) != 0) return;
+  key->imported = true;
   kvf_error *error = NULL;
   if (ops->key_import(link->route.endpoint, key->region, key->generation, key->region_bytes, key->bytes, key->length, &error) == KVF_OK)
     return;
@@ -70,9 +72,16 @@ kvf_error *transfer_route_key(struct transfer_link *link, const struct wire_expo
   key->region_bytes = expose->region_bytes;
   key->length = expose->key_bytes;
   memcpy(key->bytes, expose->key, expose->key_bytes);
-  import_key(link, key);
+  key->imported = false;
+  link->route.keys_due = true;
   transfer_link_dirty(link);
   return NULL;
+}
+
+static void import_keys(struct transfer_link *link) {
+  if (link->mapped_jobs) return;
+  link->route.keys_due = false;
+  BASE_LIST_EACH(&link->route.keys, node) import_key(link, BASE_CONTAINER(node, struct transfer_key, node));
 }
 
 /* A one-sided provider needs at least the staging's key. */
@@ -110,7 +119,8 @@ static void try_candidate(struct transfer_link *link) {
   }
   route->state = ROUTE_CONNECTING;
   route->epoch++;
-  BASE_LIST_EACH(&route->keys, node) import_key(link, BASE_CONTAINER(node, struct transfer_key, node));
+  BASE_LIST_EACH(&route->keys, node) BASE_CONTAINER(node, struct transfer_key, node)->imported = false;
+  import_keys(link);
 }
 
 /* Nothing reaches the peer: its rooms fail now, and the next room starts over with the first candidate. */
@@ -175,6 +185,8 @@ void transfer_route_down(void *context, struct fabric_endpoint *endpoint, kvf_er
 
 void transfer_route_turn(struct transfer_link *link) {
   struct fabric_endpoint *doomed = link->route.doomed;
+  if (link->mapped_jobs) return;
+  if (link->route.keys_due) import_keys(link);
   if (!doomed) return;
   link->route.doomed = NULL;
   doomed->ops->disconnect(doomed);
