@@ -161,11 +161,3 @@ void node_turn_for(uv_loop_t *loop, uint64_t duration_ms) {
   uint64_t end_ns = base_clock_ns() + duration_ms * BASE_NS_PER_MS;
   while (base_clock_ns() < end_ns) node_turn(loop);
 }
-
-bool node_error_says(const kvf_error *error, const char *part) {
-  char text[2048];
-  kvf_error_format(error, text, sizeof text);
-  if (strstr(text, part)) return true;
-  print_error("no \"%s\" in: %s\n", part, text);
-  return false;
-}

@@ -66,6 +66,4 @@ int node_setup(void **state);
 int node_teardown(void **state);
 #define NODE_TEST(name) cmocka_unit_test_setup_teardown(name, node_setup, node_teardown)
 
-bool node_error_says(const kvf_error *error, const char *part);
-
 #endif

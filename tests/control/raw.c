@@ -35,8 +35,13 @@ void raw_listen(struct raw *raw, char address[64]) {
   snprintf(address, 64, "127.0.0.1:%u", ntohs(at.sin_port));
 }
 
+static bool has_accepted(struct raw *raw) {
+  if (raw->fd < 0) raw->fd = accept4(raw->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  return raw->fd >= 0;
+}
+
 void raw_accept(struct raw *raw, uv_loop_t *loop) {
-  NODE_WAIT(loop, 3000, (raw->fd = accept4(raw->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0 || raw->fd >= 0);
+  NODE_WAIT(loop, 3000, has_accepted(raw));
   raw->length = 0;
   raw->ended = false;
 }
