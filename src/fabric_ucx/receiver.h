@@ -1,0 +1,29 @@
+/* The receiving side: tokens, the connections that use them, and payloads that are still being fetched. */
+#ifndef FABRIC_UCX_RECEIVER_H
+#define FABRIC_UCX_RECEIVER_H
+
+#include "fabric_ucx/instance.h"
+#include "fabric_ucx/message.h"
+
+kvf_status fabric_ucx_token_admit(struct fabric *fabric, uint64_t token, kvf_error **error_out);
+void fabric_ucx_token_drop(struct fabric *fabric, uint64_t token);
+
+/* The listener's callback. */
+void fabric_ucx_receiver_request(ucp_conn_request_h request, void *fabric);
+
+/* Messages; from inside UCX's callback. */
+void fabric_ucx_receiver_greet(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
+ucs_status_t fabric_ucx_receiver_place(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
+void fabric_ucx_receiver_land(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
+void fabric_ucx_receiver_part(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
+
+/* Tell everyone who may hold a key of it. */
+void fabric_ucx_receiver_tell_revoked(struct fabric_ucx *fabric, uint64_t region, uint64_t generation);
+
+void fabric_ucx_receiver_settle(struct fabric_ucx *fabric);
+/* Start to close all connections; true when none is left. */
+bool fabric_ucx_receiver_shut(struct fabric_ucx *fabric);
+/* Free what is left, once the workers are gone. */
+void fabric_ucx_receiver_fini(struct fabric_ucx *fabric);
+
+#endif

@@ -1,0 +1,20 @@
+/* The providers' own settings: "key=value,key=value". */
+#ifndef FABRIC_UCX_SETTINGS_H
+#define FABRIC_UCX_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct fabric_ucx_settings {
+  char library[256]; /* "": the usual one */
+  char devices[256];
+  uint64_t rendezvous_bytes;
+  bool emulate;
+};
+
+/* @p text may be NULL. Errors: INVALID (unknown key, value out of range). */
+kvf_status fabric_ucx_settings_decode(const char *text, struct fabric_ucx_settings *settings_out, kvf_error **error_out);
+
+#endif
