@@ -64,7 +64,7 @@ static void every_message_comes_back_as_it_was(void **state) {
   }
 }
 
-/* A message that lacks its end: refused, the field named, nothing written to the caller. */
+/* A message that lacks its end: refused, the field named, nothing written to the caller, no memory taken for what is not there. */
 static void assert_refused(const struct sample_kind *kind, const uint8_t *payload, size_t payload_bytes) {
   union sample_message again, before;
   memset(&again, 0x5a, sizeof again);
@@ -77,6 +77,7 @@ static void assert_refused(const struct sample_kind *kind, const uint8_t *payloa
   assert_non_null(field);
   assert_non_null(strstr(kvf_error_message(error), field));
   assert_memory_equal(&again, &before, sizeof again);
+  assert_null(scratch.memory[0]);
   kvf_error_free(error);
   wire_scratch_reset(&scratch);
   assert_int_equal(kind->decode(payload, payload_bytes, &scratch, &again, NULL), KVF_PROTOCOL);
@@ -226,25 +227,37 @@ static const struct sample_kind *find_kind(uint8_t type) {
   return NULL;
 }
 
+/* Where the count of the list at the end of a message is: nothing follows it when the list is empty. */
+static size_t find_last_count(const struct sample_kind *kind) {
+  static const union sample_message empty;
+  struct wire_buffer buffer = {0};
+  kind->encode(&buffer, &empty);
+  size_t count_at = buffer.length - WIRE_FRAME_BYTES - 4;
+  wire_buffer_fini(&buffer);
+  return count_at;
+}
+
 static void counts_over_a_limit_are_refused(void **state) {
+  enum { LAST = INT32_MAX };
   struct {
     uint8_t type;
     size_t count_at;
     uint32_t limit;
     size_t entry_bytes;
-  } cases[] = {{WIRE_HELLO, 85, WIRE_LABEL_LIMIT_BYTES, 1},  {WIRE_HELLO, 89, WIRE_LABEL_LIMIT_BYTES, 1},
-               {WIRE_LAYOUT, 28, WIRE_PLANE_LIMIT, 76},      {WIRE_OFFER, 8, WIRE_PROVIDER_LIMIT, 8},
-               {WIRE_EXPOSE, 0, WIRE_LABEL_LIMIT_BYTES, 1},  {WIRE_EXPOSE, 24, WIRE_BLOB_LIMIT_BYTES, 1},
-               {WIRE_PLAN, 4, WIRE_CUT_LIMIT, 16},           {WIRE_OPEN, 32, KVF_PAGE_LIST_LIMIT, 20},
-               {WIRE_GRANT, 12, WIRE_BATCH_LIMIT, 24},       {WIRE_ACK, 0, WIRE_BATCH_LIMIT, 16},
-               {WIRE_RETURN, 0, WIRE_BATCH_LIMIT, 8},        {WIRE_FINAL, 36, WIRE_AUX_LIMIT_BYTES, 1},
+  } cases[] = {{WIRE_HELLO, 85, WIRE_LABEL_LIMIT_BYTES, 1},  {WIRE_HELLO, LAST, WIRE_LABEL_LIMIT_BYTES, 1},
+               {WIRE_LAYOUT, LAST, WIRE_PLANE_LIMIT, 76},    {WIRE_OFFER, LAST, WIRE_PROVIDER_LIMIT, 8},
+               {WIRE_EXPOSE, 0, WIRE_LABEL_LIMIT_BYTES, 1},  {WIRE_EXPOSE, LAST, WIRE_BLOB_LIMIT_BYTES, 1},
+               {WIRE_PLAN, LAST, WIRE_CUT_LIMIT, 16},        {WIRE_OPEN, LAST, KVF_PAGE_LIST_LIMIT, 20},
+               {WIRE_GRANT, LAST, WIRE_BATCH_LIMIT, 24},     {WIRE_ACK, LAST, WIRE_BATCH_LIMIT, 16},
+               {WIRE_RETURN, LAST, WIRE_BATCH_LIMIT, 8},     {WIRE_FINAL, LAST, WIRE_AUX_LIMIT_BYTES, 1},
                {WIRE_REFUSE, 0, WIRE_ERROR_DEPTH_LIMIT, 12}, {WIRE_FAIL, 8, WIRE_ERROR_DEPTH_LIMIT, 12}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const struct sample_kind *kind = find_kind(cases[i].type);
-    size_t room = cases[i].count_at + 4 + (cases[i].limit + 1) * cases[i].entry_bytes + 64;
-    assert_count_refused(kind, cases[i].count_at, cases[i].limit + 1, room);
-    assert_count_refused(kind, cases[i].count_at, UINT32_MAX, room);
-    assert_count_refused(kind, cases[i].count_at, cases[i].limit, cases[i].count_at + 4 + 1);
+    size_t count_at = cases[i].count_at == LAST ? find_last_count(kind) : cases[i].count_at;
+    size_t room = count_at + 4 + (cases[i].limit + 1) * cases[i].entry_bytes + 64;
+    assert_count_refused(kind, count_at, cases[i].limit + 1, room);
+    assert_count_refused(kind, count_at, UINT32_MAX, room);
+    assert_count_refused(kind, count_at, cases[i].limit, count_at + 4 + 1);
   }
 }
 
