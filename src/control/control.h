@@ -52,8 +52,8 @@ struct control_options {
  * address, errno), NO_MEMORY. */
 kvf_status control_open(uv_loop_t *loop, const struct control_options *options, struct control **control_out,
                         kvf_error **error_out);
-/* Close everything; no callbacks any more. The loop must run until its handles are closed; then @p closed is called and control is
- * freed. */
+/* Close everything; no callbacks any more. What is queued is sent for at most 100 ms. The loop must run until its handles are
+ * closed (a name lookup under way can delay that, it cannot be interrupted); then @p closed is called and control is freed. */
 void control_close(struct control *control, void (*closed)(void *context), void *context);
 /* As bound, "127.0.0.1:40123" or "[::1]:40123". */
 const char *control_address(const struct control *control);

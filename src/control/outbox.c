@@ -1,4 +1,5 @@
-/* See outbox.h. Small frames share chunks of 16 KiB; a large frame gets a chunk of its own size. */
+/* See outbox.h. Small frames share chunks of 4 KiB; a large frame gets a chunk of its own size. The last small chunk is kept when
+ * it is empty, so that a session that talks now and then allocates nothing. */
 #include "control/outbox.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 
-enum { CHUNK_BYTES = 16 << 10, VECTOR_LIMIT = 64 };
+enum { CHUNK_BYTES = 4 << 10, VECTOR_LIMIT = 64 };
 
 struct outbox_chunk {
   struct base_list node;
@@ -65,6 +66,10 @@ static void drop_sent(struct control_outbox *outbox, size_t sent_bytes) {
     chunk->sent += step;
     sent_bytes -= step;
     if (chunk->sent < chunk->filled) return;
+    if (chunk == last_chunk(outbox) && chunk->capacity == CHUNK_BYTES) {
+      chunk->filled = chunk->sent = 0;
+      return;
+    }
     base_list_remove(&chunk->node);
     base_free(chunk);
   }

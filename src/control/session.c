@@ -60,7 +60,6 @@ void control_session_drop(struct control_session *session) {
   if (session->state == CONTROL_CLOSED) return;
   session->state = CONTROL_CLOSED;
   session->dial = NULL;
-  base_list_remove(&session->dirty_node);
   uv_close((uv_handle_t *)&session->poll, free_session);
   close(session->fd);
 }

@@ -124,6 +124,7 @@ void node_open(struct node *node, uv_loop_t *loop, uint8_t identity, struct node
 static void note_closed(void *context) {
   struct node *node = context;
   node->closed = true;
+  node->control = NULL;
 }
 
 void node_begin_close(struct node *node) {

@@ -211,7 +211,7 @@ static void a_queue_over_its_limit_is_backpressure(void **state) {
   node_close(&node, *state);
 }
 
-/* A peer that resets while we write must not kill the process by SIGPIPE. */
+/* A peer that resets while we write must not kill the process by SIGPIPE, and its last words are still read. */
 static void writing_to_a_reset_connection_ends_the_session(void **state) {
   struct node node;
   struct raw raw;
@@ -220,9 +220,13 @@ static void writing_to_a_reset_connection_ends_the_session(void **state) {
   struct wire_hello hello = raw_hello(9);
   raw_send_hello(&raw, &hello);
   NODE_WAIT(*state, 3000, node.ups == 1);
+  uint8_t last_words[WIRE_FRAME_BYTES];
+  wire_frame_encode(&(struct wire_frame){.type = WIRE_BYE}, last_words);
+  raw_send(&raw, last_words, sizeof last_words);
   raw_close(&raw, true);
   send_message(node.session, MESSAGE_TYPE, "x", 1);
   NODE_WAIT(*state, 3000, node.downs == 1);
+  assert_int_equal(node.messages, 1);
   assert_int_equal(kvf_error_status(node.down_error), KVF_PEER_LOST);
   assert_non_null(kvf_error_find(node.down_error, "errno"));
   node_close(&node, *state);

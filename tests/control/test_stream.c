@@ -162,7 +162,7 @@ static void the_queue_leaves_in_order_through_a_narrow_socket(void **state) {
   }
   assert_int_equal(outbox.queued_bytes, 0);
   assert_int_equal(sent, put);
-  assert_true(base_list_empty(&outbox.chunks));
+  assert_true(outbox.chunks.next == outbox.chunks.prev); /* at most one chunk is kept */
   close(pair[1]);
   assert_true(control_outbox_append(&outbox, piece, 10));
   assert_int_not_equal(control_outbox_flush(&outbox, pair[0], &sent), 0); /* and no SIGPIPE */
