@@ -172,6 +172,8 @@ struct wire_open {
 struct wire_grant {
   uint32_t region;
   uint64_t region_generation;
+  uint64_t region_base;  /* in the receiver's address space: for people only */
+  uint64_t region_bytes;
   uint32_t grant_count;
   const struct wire_grant_entry {
     uint32_t id, generation;

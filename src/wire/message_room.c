@@ -65,6 +65,8 @@ void wire_grant_encode(struct wire_buffer *buffer, const struct wire_grant *mess
   size_t frame_at = wire_frame_begin(buffer, WIRE_GRANT);
   wire_put_u32(buffer, message->region);
   wire_put_u64(buffer, message->region_generation);
+  wire_put_u64(buffer, message->region_base);
+  wire_put_u64(buffer, message->region_bytes);
   if (wire_put_count(buffer, message->grant_count, WIRE_BATCH_LIMIT)) {
     for (uint32_t i = 0; i < message->grant_count; i++) {
       wire_put_u32(buffer, message->grants[i].id);
@@ -82,6 +84,8 @@ kvf_status wire_grant_decode(const uint8_t *payload, size_t payload_bytes, struc
   struct wire_grant message = {0};
   message.region = wire_get_u32(&reader, "region");
   message.region_generation = wire_get_u64(&reader, "region_generation");
+  message.region_base = wire_get_u64(&reader, "region_base");
+  message.region_bytes = wire_get_u64(&reader, "region_bytes");
   message.grant_count = wire_get_count(&reader, WIRE_BATCH_LIMIT, GRANT_BYTES, "grants");
   struct wire_grant_entry *grants = wire_reader_alloc(&reader, message.grant_count, sizeof *grants);
   for (uint32_t i = 0; !reader.error && i < message.grant_count; i++) {
