@@ -24,7 +24,9 @@ struct control_callbacks {
   void *context;
   /* Version agreed and, with a secret, both sides proven. @p dial is NULL for an accepted session. @p hello borrows. */
   void (*session_up)(void *context, struct control_session *session, struct control_dial *dial, const struct wire_hello *hello);
-  /* Every message but HELLO, AUTH, PING and PONG. Returning an error closes the session with it (the callee gives it away). */
+  /* Every message but HELLO, AUTH, PING and PONG; also a REFUSE, which a peer sends before it closes (the handshake deadline of an
+   * unsettled session, a malformed frame, or its own engine). Returning an error closes the session with it (the callee gives it
+   * away) after sending what is queued, but sends no REFUSE of its own. */
   kvf_error *(*session_message)(void *context, struct control_session *session, uint8_t type, const uint8_t *payload,
                                 size_t payload_bytes);
   /* Once for each session that was up; the session is freed after the call. @p error is borrowed and never NULL. */
