@@ -1,7 +1,7 @@
 /* The report as a table for people. */
 #include "report.h"
 
-#include <string.h>
+#include <ctype.h>
 
 #include "quantity.h"
 #include "terminal.h"
@@ -108,17 +108,23 @@ static void print_path(const struct report *report, FILE *out) {
   fprintf(out, "\n");
 }
 
-static void print_error(const struct report_error *error, FILE *out) {
-  const char *line = error->text;
-  fprintf(out, "%serror%s ", terminal_style(out, TERMINAL_RED), terminal_style(out, TERMINAL_PLAIN));
-  if (error->request >= 0) fprintf(out, "room %llu (request %lld) ", (unsigned long long)error->room, (long long)error->request);
-  if (error->rank[0]) fprintf(out, "on %s", error->rank);
-  fprintf(out, "\n");
-  while (*line) {
-    size_t length = strcspn(line, "\n");
-    fprintf(out, "    %.*s\n", (int)length, line);
-    line += length + (line[length] == '\n');
+/* The text may come from another host: nothing in it may steer the terminal. */
+static void print_lines(const char *text, FILE *out) {
+  bool fresh = true;
+  for (; *text; text++) {
+    if (fresh) fputs("    ", out);
+    fresh = *text == '\n';
+    fputc(iscntrl((unsigned char)*text) && !fresh ? '?' : *text, out);
   }
+  if (!fresh) fputc('\n', out);
+}
+
+static void print_error(const struct report_error *error, FILE *out) {
+  fprintf(out, "%serror%s", terminal_style(out, TERMINAL_RED), terminal_style(out, TERMINAL_PLAIN));
+  if (error->request >= 0) fprintf(out, " room %llu (request %lld)", (unsigned long long)error->room, (long long)error->request);
+  if (error->rank[0]) fprintf(out, " on %s", error->rank);
+  fputc('\n', out);
+  print_lines(error->text, out);
 }
 
 void report_print(const struct report *report, FILE *out) {

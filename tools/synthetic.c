@@ -9,7 +9,7 @@
 
 enum { BURST_REQUESTS = 10, BURST_MS = 3000, PICK_TRIES = 6 };
 
-static const double continue_share = 0.66; /* prompts that go on from an earlier one */
+static const double continue_share = 0.63; /* prompts that go on from an earlier one */
 static const double repeat_least = 0.30;   /* the least share of its blocks that such a prompt repeats; the most is all */
 static const double full_share = 0.01;     /* prompts that are known whole */
 

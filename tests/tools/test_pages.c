@@ -1,0 +1,245 @@
+/* The pattern and the checks of pages: every coordinate counts, and no single wrong byte gets by. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "page_pool.h"
+#include "pages.h"
+
+enum { LAYERS = 2, HEADS = 3, PAGE_TOKENS = 8, PAGES = 10, HEAD_BYTES = 20, TOKEN_FIRST = 13, TOKEN_END = 35 };
+
+struct fixture {
+  kvf_plane planes[2 * LAYERS];
+  uint8_t *pool;
+  size_t pool_bytes;
+  uint32_t list[4];
+  struct pages pages;
+};
+
+/* Planes of heads 4, 5 and 6 of 8 with a pad of 4 bytes after each page. */
+static void make_planes(struct fixture *fixture, bool hnd) {
+  const uint64_t page_stride = HEADS * PAGE_TOKENS * HEAD_BYTES + 4, plane_bytes = page_stride * PAGES;
+  fixture->pool_bytes = plane_bytes * 2 * LAYERS;
+  fixture->pool = malloc(fixture->pool_bytes);
+  memset(fixture->pool, PATTERN_CANARY, fixture->pool_bytes);
+  for (uint32_t i = 0; i < 2 * LAYERS; i++)
+    fixture->planes[i] = (kvf_plane){.layer = 7 + i / 2,
+                                     .role = i % 2 ? KVF_ROLE_V : KVF_ROLE_K,
+                                     .heads_total = 8,
+                                     .head_first = 4,
+                                     .head_count = HEADS,
+                                     .head_bytes = HEAD_BYTES,
+                                     .page_tokens = PAGE_TOKENS,
+                                     .page_count = PAGES,
+                                     .page_stride_bytes = page_stride,
+                                     .token_stride_bytes = hnd ? HEAD_BYTES : HEADS * HEAD_BYTES,
+                                     .head_stride_bytes = hnd ? PAGE_TOKENS * HEAD_BYTES : HEAD_BYTES,
+                                     .address = (uintptr_t)fixture->pool + i * plane_bytes};
+}
+
+static void set_up(struct fixture *fixture, bool hnd) {
+  const uint32_t list[] = {9, 0, 5, 3};
+  make_planes(fixture, hnd);
+  memcpy(fixture->list, list, sizeof list);
+  fixture->pages = (struct pages){42, fixture->planes, 2 * LAYERS, 4, fixture->list, 8};
+  pages_fill(&fixture->pages, TOKEN_FIRST, TOKEN_END);
+}
+
+static uint8_t *find(struct fixture *fixture, uint32_t plane, uint64_t token, uint32_t head) {
+  const kvf_plane *p = &fixture->planes[plane];
+  uint64_t slot = token - fixture->pages.first_token;
+  return (uint8_t *)(uintptr_t)p->address + fixture->list[slot / PAGE_TOKENS] * p->page_stride_bytes +
+         slot % PAGE_TOKENS * p->token_stride_bytes + head * p->head_stride_bytes;
+}
+
+static bool check(struct fixture *fixture, struct pages_fault *fault) {
+  return pages_check(&fixture->pages, TOKEN_FIRST, TOKEN_END, false, fault);
+}
+
+static void every_coordinate_changes_every_row(void **state) {
+  uint8_t row[HEAD_BYTES];
+  const uint64_t base = pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 4), 13);
+  pattern_fill(base, row, sizeof row);
+  assert_true(pattern_matches(base, row, sizeof row));
+  for (uint64_t i = 1; i < 2000; i++) {
+    assert_false(pattern_matches(pattern_base(pattern_stem(42 + i, 7, KVF_ROLE_K, 4), 13), row, sizeof row));
+    assert_false(pattern_matches(pattern_base(pattern_stem(42, 7 + (uint32_t)i, KVF_ROLE_K, 4), 13), row, sizeof row));
+    assert_false(pattern_matches(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 4 + (uint32_t)i), 13), row, sizeof row));
+    assert_false(pattern_matches(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 4), 13 + i), row, sizeof row));
+    if (i < 7) assert_false(pattern_matches(pattern_base(pattern_stem(42, 7, KVF_ROLE_K + (uint32_t)i, 4), 13), row, sizeof row));
+  }
+}
+
+static void a_row_of_any_length_is_its_own_bytes(void **state) {
+  uint8_t row[70];
+  for (size_t length = 1; length < 64; length++) {
+    memset(row, PATTERN_CANARY, sizeof row);
+    pattern_fill(99, row, length);
+    for (size_t i = 0; i < length; i++) assert_int_equal(row[i], pattern_byte(99, i));
+    assert_true(pattern_is_canary(row + length, sizeof row - length));
+    assert_int_equal(pattern_find(99, row, length), length);
+    row[length - 1] ^= 1;
+    assert_false(pattern_matches(99, row, length));
+    assert_int_equal(pattern_find(99, row, length), length - 1);
+  }
+}
+
+static void a_right_fill_passes_and_every_flipped_byte_is_found(void **state) {
+  for (int hnd = 0; hnd < 2; hnd++) {
+    struct fixture fixture;
+    struct pages_fault fault;
+    set_up(&fixture, hnd);
+    assert_true(check(&fixture, &fault));
+    for (uint32_t plane = 0; plane < 2 * LAYERS; plane++)
+      for (uint64_t token = 8; token < 40; token++)
+        for (uint32_t head = 0; head < HEADS; head++)
+          for (uint32_t byte = 0; byte < HEAD_BYTES; byte += 19) {
+            uint8_t *place = find(&fixture, plane, token, head) + byte;
+            *place ^= 0x10;
+            assert_false(check(&fixture, &fault));
+            assert_int_equal(fault.layer, fixture.planes[plane].layer);
+            assert_int_equal(fault.role, fixture.planes[plane].role);
+            assert_int_equal(fault.head, 4 + head);
+            assert_int_equal(fault.token, token);
+            assert_int_equal(fault.byte, byte);
+            assert_int_equal(fault.expected ^ fault.found, 0x10);
+            *place ^= 0x10;
+          }
+    assert_true(check(&fixture, &fault));
+    free(fixture.pool);
+  }
+}
+
+static void expect_description(struct fixture *fixture, const char *wanted) {
+  struct pages_fault fault;
+  char text[512];
+  assert_false(check(fixture, &fault));
+  pages_describe(&fixture->pages, &fault, TOKEN_END, text, sizeof text);
+  if (!strstr(text, wanted)) fail_msg("\"%s\" does not say \"%s\"", text, wanted);
+}
+
+static void a_swap_is_found_and_said(void **state) {
+  struct fixture fixture;
+  set_up(&fixture, false);
+  pattern_fill(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 6), 20), find(&fixture, 0, 20, 1), HEAD_BYTES);
+  expect_description(&fixture, "layer 7 K head 5 token 20 (page 0)");
+  expect_description(&fixture, "it holds layer 7 K head 6 of the same token");
+  pattern_fill(pattern_base(pattern_stem(42, 8, KVF_ROLE_K, 5), 20), find(&fixture, 0, 20, 1), HEAD_BYTES);
+  expect_description(&fixture, "it holds layer 8 K head 5");
+  pattern_fill(pattern_base(pattern_stem(42, 7, KVF_ROLE_V, 5), 20), find(&fixture, 0, 20, 1), HEAD_BYTES);
+  expect_description(&fixture, "it holds layer 7 V head 5");
+  pattern_fill(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 5), 21), find(&fixture, 0, 20, 1), HEAD_BYTES);
+  expect_description(&fixture, "it holds token 21 of head 5");
+  memset(find(&fixture, 0, 20, 1), PATTERN_CANARY, HEAD_BYTES);
+  expect_description(&fixture, "it was never written");
+  free(fixture.pool);
+}
+
+static void another_room_is_found(void **state) {
+  struct fixture fixture;
+  struct pages_fault fault;
+  set_up(&fixture, false);
+  fixture.pages.room = 43;
+  assert_false(check(&fixture, &fault));
+  free(fixture.pool);
+}
+
+static void one_token_more_or_less_is_found(void **state) {
+  struct fixture fixture;
+  struct pages_fault fault;
+  set_up(&fixture, true);
+  assert_false(pages_check(&fixture.pages, TOKEN_FIRST, TOKEN_END - 1, false, &fault));
+  assert_int_equal(fault.token, TOKEN_END - 1);
+  assert_false(pages_check(&fixture.pages, TOKEN_FIRST - 1, TOKEN_END, false, &fault));
+  assert_int_equal(fault.token, TOKEN_FIRST - 1);
+  free(fixture.pool);
+}
+
+static void a_sample_looks_at_the_edges_of_pages(void **state) {
+  struct fixture fixture;
+  struct pages_fault fault;
+  set_up(&fixture, false);
+  for (uint64_t token = 8; token < 40; token++) {
+    uint8_t *place = find(&fixture, 3, token, 2);
+    bool looked_at = token % 8 == 0 || token % 8 == 7;
+    *place ^= 1;
+    assert_int_equal(pages_check(&fixture.pages, TOKEN_FIRST, TOKEN_END, true, &fault), !looked_at);
+    *place ^= 1;
+  }
+  free(fixture.pool);
+}
+
+static void a_reset_leaves_the_whole_pool_canary(void **state) {
+  struct fixture fixture;
+  set_up(&fixture, true);
+  size_t stain = pattern_find_stain(fixture.pool, fixture.pool_bytes);
+  assert_true(stain < fixture.pool_bytes);
+  assert_int_not_equal(fixture.pool[stain], PATTERN_CANARY);
+  pages_reset(&fixture.pages);
+  assert_int_equal(pattern_find_stain(fixture.pool, fixture.pool_bytes), fixture.pool_bytes);
+  free(fixture.pool);
+}
+
+static void a_stain_anywhere_in_a_large_pool_is_found(void **state) {
+  const size_t length = 200000;
+  uint8_t *pool = malloc(length);
+  memset(pool, PATTERN_CANARY, length);
+  for (size_t at = 0; at < length; at += 9973) {
+    pool[at] = 0;
+    assert_int_equal(pattern_find_stain(pool, length), at);
+    pool[at] = PATTERN_CANARY;
+  }
+  assert_int_equal(pattern_find_stain(pool, length), length);
+  free(pool);
+}
+
+static void aux_bytes_belong_to_their_room(void **state) {
+  uint8_t aux[64];
+  pattern_fill_aux(5, aux, sizeof aux);
+  assert_true(pattern_aux_matches(5, aux, sizeof aux));
+  assert_false(pattern_aux_matches(6, aux, sizeof aux));
+  aux[63] ^= 1;
+  assert_false(pattern_aux_matches(5, aux, sizeof aux));
+}
+
+static void the_page_pool_hands_out_each_page_once(void **state) {
+  struct page_pool pool;
+  uint32_t pages[60], more[60];
+  uint8_t owned[60] = {0};
+  assert_true(page_pool_init(&pool, 60, 5));
+  assert_true(page_pool_take(&pool, 40, pages));
+  assert_false(page_pool_take(&pool, 21, more));
+  assert_true(page_pool_take(&pool, 20, more));
+  for (int i = 0; i < 40; i++) owned[pages[i]]++;
+  for (int i = 0; i < 20; i++) owned[more[i]]++;
+  for (int i = 0; i < 60; i++) assert_int_equal(owned[i], 1);
+  bool sorted = true;
+  for (int i = 1; i < 40; i++) sorted = sorted && pages[i] > pages[i - 1];
+  assert_false(sorted);
+  page_pool_give(&pool, pages, 40);
+  assert_int_equal(pool.free_count, 40);
+  assert_true(page_pool_take(&pool, 40, pages));
+  page_pool_fini(&pool);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_coordinate_changes_every_row),
+      cmocka_unit_test(a_row_of_any_length_is_its_own_bytes),
+      cmocka_unit_test(a_right_fill_passes_and_every_flipped_byte_is_found),
+      cmocka_unit_test(a_swap_is_found_and_said),
+      cmocka_unit_test(another_room_is_found),
+      cmocka_unit_test(one_token_more_or_less_is_found),
+      cmocka_unit_test(a_sample_looks_at_the_edges_of_pages),
+      cmocka_unit_test(a_reset_leaves_the_whole_pool_canary),
+      cmocka_unit_test(a_stain_anywhere_in_a_large_pool_is_found),
+      cmocka_unit_test(aux_bytes_belong_to_their_room),
+      cmocka_unit_test(the_page_pool_hands_out_each_page_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
