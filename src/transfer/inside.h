@@ -60,6 +60,7 @@ struct transfer {
   uint32_t gather_free_count;
 
   bool turn_due; /* something changed since the last turn */
+  bool tick_due; /* a deadline or a retry began */
   struct base_list links;
   struct base_map links_by_token;
   struct base_list sends, recvs;

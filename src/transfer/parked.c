@@ -48,6 +48,7 @@ static struct transfer_parked *park(struct transfer_link *link, uint64_t room) {
   parked->parked_ns = base_clock_ns();
   base_list_push_back(&transfer->parked, &parked->node);
   link->parked_count++;
+  transfer->tick_due = true;
   link->uses++;
   return parked;
 }

@@ -157,6 +157,7 @@ static void fail_piece(struct transfer_piece *piece, kvf_error *cause) {
   }
   stats_counter_add(&transfer->counters->pieces_retried, 1);
   piece->state = PIECE_IDLE;
+  transfer->tick_due = true;
   piece->not_before_ns = base_clock_ns() + (transfer->retry_backoff_ns << (piece->attempt - 1));
   base_list_remove(&piece->node);
   base_list_push_back(&leg->retry, &piece->node);

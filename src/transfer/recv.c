@@ -27,7 +27,7 @@ kvf_status transfer_recv_open(struct transfer *transfer, const kvf_recv_options 
   recv->progress_limit_ns = options->progress_ns ? options->progress_ns : transfer->progress_ns;
   recv->deadline_ns = recv->opened_ns + (options->room_ns ? options->room_ns : transfer->room_ns);
   base_list_push_back(&transfer->recvs, &recv->node);
-  transfer->turn_due = true;
+  transfer->turn_due = transfer->tick_due = true;
   *recv_out = recv;
   return KVF_OK;
 }
@@ -372,7 +372,7 @@ void transfer_recv_tick(struct transfer_recv *recv, uint64_t now_ns) {
     cut_placed(recv);
     return;
   }
-  bool expects = false;
+  bool expects = !recv->bound;
   for (uint32_t i = 0; i < recv->leg_count; i++) expects = expects || (recv->legs[i].final && !recv->legs[i].whole);
   bool stalled = expects && now_ns - recv->last_progress_ns > recv->progress_limit_ns;
   if (!stalled && now_ns < recv->deadline_ns) return;

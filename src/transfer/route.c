@@ -163,6 +163,7 @@ static void enter_backoff(struct transfer_link *link) {
   struct transfer_route *route = &link->route;
   uint32_t doublings = route->failures < 6 ? route->failures : 6;
   route->state = ROUTE_BACKOFF;
+  link->transfer->tick_due = true;
   route->retry_at_ns = base_clock_ns() + (link->transfer->retry_backoff_ns << doublings);
   transfer_link_dirty(link);
 }

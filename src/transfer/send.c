@@ -37,7 +37,7 @@ kvf_status transfer_send_open(struct transfer *transfer, const kvf_send_options 
   send->deadline_ns = send->opened_ns + (options->room_ns ? options->room_ns : transfer->room_ns);
   base_list_init(&send->legs);
   base_list_push_back(&transfer->sends, &send->node);
-  transfer->turn_due = true;
+  transfer->turn_due = transfer->tick_due = true;
   transfer_parked_deliver(send);
   *send_out = send;
   return KVF_OK;

@@ -30,10 +30,8 @@ kvf_status transfer_create(const struct transfer_options *options, struct transf
   transfer->next_plan = 1;
   struct base_list *lists[] = {&transfer->links, &transfer->sends, &transfer->recvs, &transfer->sends_over, &transfer->recvs_over, &transfer->parked};
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) base_list_init(lists[i]);
-  for (; transfer->fabric_count < options->fabric_count; transfer->fabric_count++)
-    transfer->fabrics[transfer->fabric_count] = options->fabrics[transfer->fabric_count];
   const struct arena_options arena = {
-      .capacity_bytes = options->arena.length, .min_extent_bytes = base_min_u64(4096, options->piece_bytes), .starve_ns = 100 * BASE_NS_PER_MS};
+      .capacity_bytes = options->arena_bytes, .min_extent_bytes = base_min_u64(4096, options->piece_bytes), .starve_ns = 100 * BASE_NS_PER_MS};
   kvf_status status = arena_create(&arena, &transfer->arena, error_out);
   if (status == KVF_OK && !cut_gather_buffers(transfer, options))
     status = base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for gather buffers"), error_out);
@@ -42,10 +40,14 @@ kvf_status transfer_create(const struct transfer_options *options, struct transf
     base_free(transfer);
     return status;
   }
-  transfer->staging.memory = options->arena;
-  transfer_exposure_open(transfer, &transfer->staging);
   *transfer_out = transfer;
   return KVF_OK;
+}
+
+void transfer_fabrics_set(struct transfer *transfer, struct fabric *const *fabrics, uint32_t fabric_count, const struct transfer_memory *arena) {
+  for (uint32_t i = 0; i < fabric_count && i < TRANSFER_PROVIDER_LIMIT; i++) transfer->fabrics[transfer->fabric_count++] = fabrics[i];
+  transfer->staging.memory = *arena;
+  transfer_exposure_open(transfer, &transfer->staging);
 }
 
 kvf_status transfer_cache_set(struct transfer *transfer, const kvf_rank_planes *planes, uint32_t rank, uint32_t rank_count,
@@ -65,9 +67,31 @@ kvf_status transfer_cache_set(struct transfer *transfer, const kvf_rank_planes *
   return KVF_OK;
 }
 
-bool transfer_quiet(const struct transfer *transfer) {
+bool transfer_rooms_over(const struct transfer *transfer) {
   return base_list_empty(&transfer->sends) && base_list_empty(&transfer->recvs) && base_list_empty(&transfer->sends_over) &&
-         base_list_empty(&transfer->recvs_over) && base_list_empty(&transfer->links) && transfer->job_count == 0;
+         base_list_empty(&transfer->recvs_over);
+}
+
+bool transfer_quiet(const struct transfer *transfer) {
+  return transfer_rooms_over(transfer) && base_list_empty(&transfer->links) && transfer->job_count == 0;
+}
+
+void transfer_cancel_all(struct transfer *transfer, const kvf_error *reason) {
+  BASE_LIST_EACH(&transfer->sends, node) transfer_send_fail(BASE_CONTAINER(node, struct transfer_send, node), base_error_copy(reason), NULL);
+  BASE_LIST_EACH(&transfer->recvs, node) transfer_recv_fail(BASE_CONTAINER(node, struct transfer_recv, node), base_error_copy(reason), NULL);
+}
+
+void transfer_fences_abandon(struct transfer *transfer) {
+  BASE_LIST_EACH(&transfer->links, node) {
+    struct transfer_link *link = BASE_CONTAINER(node, struct transfer_link, node);
+    if (link->awaiting_fence) transfer_landing_token_lost(transfer, link->token);
+  }
+}
+
+bool transfer_tick_is_due(struct transfer *transfer) {
+  bool due = transfer->tick_due;
+  transfer->tick_due = false;
+  return due;
 }
 
 void transfer_destroy(struct transfer *transfer) {

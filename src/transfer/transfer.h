@@ -68,10 +68,8 @@ struct transfer_options {
   struct transfer_host host;
   struct base_log log;
   struct stats_counters *counters;
-  struct fabric *const *fabrics; /* in order of preference; borrowed */
-  uint32_t fabric_count;
   uint32_t way; /* KVF_WAY_… */
-  struct transfer_memory arena;
+  uint64_t arena_bytes;
   uint64_t piece_bytes;
   void *gather_memory;
   uint64_t gather_bytes;
@@ -80,10 +78,17 @@ struct transfer_options {
 };
 
 kvf_status transfer_create(const struct transfer_options *options, struct transfer **transfer_out, kvf_error **error_out);
-/* Every link must be lost and every job done before. */
+/* The fabrics, in order of preference, opened with transfer_fabric_callbacks, and the arena's memory. Once; before everything below.
+ * The fabrics are borrowed until transfer_destroy. */
+void transfer_fabrics_set(struct transfer *transfer, struct fabric *const *fabrics, uint32_t fabric_count, const struct transfer_memory *arena);
+/* Every link must be lost and every job done before. The fabrics must still be open. */
 void transfer_destroy(struct transfer *transfer);
-/* Nothing is under way: no room, no link, no job. */
+
+/* Shutting down: cancel every room / are all rooms over / is everything over, links and jobs too / stop waiting for dead peers' fences. */
+void transfer_cancel_all(struct transfer *transfer, const kvf_error *reason);
+bool transfer_rooms_over(const struct transfer *transfer);
 bool transfer_quiet(const struct transfer *transfer);
+void transfer_fences_abandon(struct transfer *transfer);
 
 /* What this rank holds; @p regions are the pools that peers may be given for direct writes. Once; before the first link. Borrowed. */
 kvf_status transfer_cache_set(struct transfer *transfer, const kvf_rank_planes *planes, uint32_t rank, uint32_t rank_count,
@@ -133,6 +138,8 @@ bool transfer_turn(struct transfer *transfer);
 
 /* Deadlines and retries; returns the time until the next call is due, UINT64_MAX when nothing waits. */
 uint64_t transfer_tick(struct transfer *transfer, uint64_t now_ns);
+/* Something began that needs ticks sooner than the last transfer_tick said; asking clears it. */
+bool transfer_tick_is_due(struct transfer *transfer);
 
 void transfer_drain(struct transfer *transfer);
 void transfer_usage_get(const struct transfer *transfer, struct arena_usage *usage_out);
