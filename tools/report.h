@@ -69,6 +69,8 @@ void report_add_failure(struct report *report, const char *rank_name, const char
 void report_finish(struct report *report, double memcpy_bytes_per_second);
 
 void report_print(const struct report *report, FILE *out);
+/** The errors alone, which report_print ends with. */
+void report_print_errors(const struct report *report, FILE *out);
 /** Returns owned, NULL without memory. */
 json_t *report_encode(const struct report *report);
 /** Write the JSON to the file at @p path, or standard output for "-". */

@@ -52,12 +52,12 @@ static void print_tokens(const struct report *report, FILE *out) {
   const struct workload *workload = report->workload;
   char all[QUANTITY_TEXT_BYTES], moved[QUANTITY_TEXT_BYTES];
   print_key(out, "tokens");
-  fprintf(out, "%s in prompts, %s to move; decode already held %.1f %%", quantity_format_count(workload->tokens, all),
-          quantity_format_count(workload->tokens - workload->prefix_tokens, moved),
+  fprintf(out, "%s in %zu prompts, %s to move; decode already held %.1f %%", quantity_format_count(workload->tokens, all),
+          workload->count, quantity_format_count(workload->tokens - workload->prefix_tokens, moved),
           workload->tokens ? 100.0 * (double)workload->prefix_tokens / (double)workload->tokens : 0.0);
-  if (workload->full_hits) fprintf(out, " (%llu prompts whole)", (unsigned long long)workload->full_hits);
+  if (workload->full_hits) fprintf(out, " (%llu whole)", (unsigned long long)workload->full_hits);
   if (workload->cut_count)
-    fprintf(out, "; %zu prompts cut to %llu tokens", workload->cut_count, (unsigned long long)report->settings->max_tokens);
+    fprintf(out, "; %zu of them cut to %llu tokens", workload->cut_count, (unsigned long long)report->settings->max_tokens);
   fprintf(out, "\n");
 }
 
@@ -127,14 +127,20 @@ static void print_error(const struct report_error *error, FILE *out) {
   print_lines(error->text, out);
 }
 
+void report_print_errors(const struct report *report, FILE *out) {
+  for (size_t i = 0; i < report->error_count; i++) print_error(&report->errors[i], out);
+  if (report->error_total > report->error_count)
+    fprintf(out, "and %llu more\n", (unsigned long long)(report->error_total - report->error_count));
+}
+
 void report_print(const struct report *report, FILE *out) {
   print_title(report, out);
   print_rooms(report, out);
   print_tokens(report, out);
-  print_speed(report, out);
-  print_latency(report, out);
-  print_path(report, out);
-  for (size_t i = 0; i < report->error_count; i++) print_error(&report->errors[i], out);
-  if (report->error_total > report->error_count)
-    fprintf(out, "and %llu more\n", (unsigned long long)(report->error_total - report->error_count));
+  if (report->totals.flight_s > 0) {
+    print_speed(report, out);
+    print_latency(report, out);
+    print_path(report, out);
+  }
+  report_print_errors(report, out);
 }

@@ -173,7 +173,10 @@ static int finish(struct run *run, bool worked) {
   bool to_stdout = settings->json_path && !strcmp(settings->json_path, "-");
   double rate = worked ? measure_memcpy(run->report.bytes[run->plan->has_side[ROLE_DECODE] ? ROLE_DECODE : ROLE_PREFILL]) : 0;
   report_finish(&run->report, rate);
-  if (!settings->quiet) report_print(&run->report, to_stdout ? stderr : stdout);
+  if (settings->quiet)
+    report_print_errors(&run->report, stderr);
+  else
+    report_print(&run->report, to_stdout ? stderr : stdout);
   if (settings->json_path && !report_save(&run->report, settings->json_path, &complaint)) {
     fprintf(stderr, "kvferry: %s\n", complaint.text);
     return 1;
