@@ -123,6 +123,7 @@ static bool resolve_model(struct settings *settings, struct complaint *complaint
   struct model *model = &settings->model;
   if (!model_query(settings->model_text, model, complaint)) return false;
   settings->model_layers = model->layers;
+  if (settings->layers == SETTINGS_DEFAULT_LAYERS && model->layers < SETTINGS_DEFAULT_LAYERS) settings->layers = model->layers;
   if (settings->layers > model->layers)
     return complain(complaint, "--layers %llu: %s has %u", (unsigned long long)settings->layers, model->name, model->layers);
   if (settings->layers) model->layers = (uint32_t)settings->layers;
