@@ -28,6 +28,9 @@ void fabric_ucx_connection_end(struct fabric_ucx_connection *connection);
 /* The welcomed connection that a piece came by, or NULL when the piece is not to be taken. */
 struct fabric_ucx_connection *fabric_ucx_connection_find(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
 
+/* To its sender: this generation of the region takes no more pieces. */
+void fabric_ucx_connection_tell_revoked(struct fabric_ucx_connection *connection, uint64_t region, uint64_t generation);
+
 /* receipt.c: report what has been fetched. */
 void fabric_ucx_receipt_settle(struct fabric_ucx *fabric);
 /* UCX still holds receipts of a way that is closed: nothing is written any more; leave the objects to UCX. */

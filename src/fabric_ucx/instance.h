@@ -22,7 +22,7 @@
 #define FABRIC_UCX_QUIET_NS 200000000ull    /* what a closed way may still owe before it is written off */
 
 enum {
-  FABRIC_UCX_REQUEST_LIMIT = 64,  /* connections that have not said HELLO */
+  FABRIC_UCX_REQUEST_LIMIT = 256, /* connections that have not said HELLO */
   FABRIC_UCX_ACCEPTED_LIMIT = 256 /* pieces of one endpoint under way */
 };
 
@@ -35,6 +35,7 @@ struct fabric_ucx {
   uint8_t incarnation[16];
   bool one_sided;
   bool kicked; /* settle has work */
+  bool broken; /* a way has failed: look which */
   bool silent; /* closing: nobody is to be called */
 
   ucp_context_h context;

@@ -105,11 +105,9 @@ kvf_status fabric_ucx_key_find(struct fabric_ucx_endpoint *endpoint, const struc
 }
 
 void fabric_ucx_sender_revoke(struct fabric_ucx *fabric, const struct fabric_ucx_message *message) {
-  BASE_LIST_EACH(&fabric->steady_endpoints, node) {
-    struct fabric_ucx_endpoint *endpoint = BASE_CONTAINER(node, struct fabric_ucx_endpoint, link);
-    if (endpoint->token != message->token || memcmp(endpoint->incarnation, message->incarnation, sizeof endpoint->incarnation))
-      continue;
-    struct fabric_ucx_key *key = base_map_get(&endpoint->keys, message->target.region);
-    if (key && key->generation == message->target.generation) key->revoked = true;
-  }
+  struct fabric_ucx_endpoint *endpoint = base_map_get(&fabric->endpoints, message->number);
+  if (!endpoint || endpoint->token != message->token) return;
+  if (memcmp(endpoint->incarnation, message->incarnation, sizeof endpoint->incarnation)) return;
+  struct fabric_ucx_key *key = base_map_get(&endpoint->keys, message->target.region);
+  if (key && key->generation == message->target.generation) key->revoked = true;
 }

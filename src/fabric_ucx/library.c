@@ -18,6 +18,10 @@ static const struct {
     {"UCX_TCP_KEEPINTVL", "1s"},
     {"UCX_TCP_KEEPCNT", "3"},
     {"UCX_TCP_USER_TIMEOUT", "10s"},
+    /* The default of 8 KiB cuts a large piece into too many; measured over loopback, at least twice the throughput from 256 KiB on.
+     */
+    {"UCX_TCP_TX_SEG_SIZE", "64K"},
+    {"UCX_TCP_RX_SEG_SIZE", "64K"},
     /* Without it, shared memory drops out where peer failures are to be noticed. */
     {"UCX_POSIX_ERROR_HANDLING", "y"},
 };

@@ -5,8 +5,8 @@
  *   REFUSE   connected → connecting   number = that id; payload_bytes = a kvf_status
  *   PIECE    sender → receiver        header, and the payload as data
  *   LANDED   sender → receiver        header, target; the payload was put before (one-sided mode)
- *   REVOKE   receiver → sender        target: this generation of the region takes no more pieces (one-sided mode)
- *   BYE      sender → receiver        the sender is about to drop the connection (one-sided mode)
+ *   REVOKE   receiver → sender        number, as in WELCOME; target: this generation of the region takes no more pieces (one-sided
+ * mode) BYE      sender → receiver        the sender is about to drop the connection (one-sided mode)
  *
  * The incarnation is the receiver's of the message, WELCOME's and REVOKE's the one of who sends it. */
 #ifndef FABRIC_UCX_MESSAGE_H

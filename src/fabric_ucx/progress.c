@@ -20,6 +20,11 @@ static bool settle(struct fabric_ucx *fabric) {
   for (int i = 0; i < SETTLE_LIMIT && fabric->kicked; i++) {
     fabric->kicked = false;
     did = true;
+    if (fabric->broken) {
+      fabric->broken = false;
+      fabric_ucx_sender_unsettle_broken(fabric);
+      fabric_ucx_receiver_unsettle_broken(fabric);
+    }
     fabric_ucx_sender_settle(fabric);
     fabric_ucx_receiver_settle(fabric);
   }

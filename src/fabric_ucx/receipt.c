@@ -132,10 +132,7 @@ void fabric_ucx_receiver_land(struct fabric_ucx *fabric, const struct fabric_ucx
     fabric->callbacks.landed(fabric->callbacks.context, message->token, message->header, message->payload_bytes);
     return;
   }
-  struct fabric_ucx_message revoke;
-  fabric_ucx_message_init(&revoke, FABRIC_UCX_REVOKE, message->token, fabric->incarnation);
-  revoke.target = message->target;
-  fabric_ucx_message_post(&connection->way, &revoke, NULL, 0);
+  fabric_ucx_connection_tell_revoked(connection, message->target.region, message->target.generation);
 }
 
 static void settle_receipt(struct receipt *receipt) {

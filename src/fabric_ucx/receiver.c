@@ -140,14 +140,17 @@ void fabric_ucx_receiver_part(struct fabric_ucx *fabric, const struct fabric_ucx
   if (connection) fabric_ucx_connection_end(connection);
 }
 
+void fabric_ucx_connection_tell_revoked(struct fabric_ucx_connection *connection, uint64_t region, uint64_t generation) {
+  struct fabric_ucx_message revoke;
+  fabric_ucx_message_init(&revoke, FABRIC_UCX_REVOKE, connection->token, connection->fabric->incarnation);
+  revoke.number = connection->greeting;
+  revoke.target = (struct fabric_target){.region = region, .generation = generation};
+  fabric_ucx_message_post(&connection->way, &revoke, NULL, 0);
+}
+
 void fabric_ucx_receiver_tell_revoked(struct fabric_ucx *fabric, uint64_t region, uint64_t generation) {
-  BASE_LIST_EACH(&fabric->steady_connections, node) {
-    struct fabric_ucx_connection *connection = BASE_CONTAINER(node, struct fabric_ucx_connection, link);
-    struct fabric_ucx_message revoke;
-    fabric_ucx_message_init(&revoke, FABRIC_UCX_REVOKE, connection->token, fabric->incarnation);
-    revoke.target = (struct fabric_target){.region = region, .generation = generation};
-    fabric_ucx_message_post(&connection->way, &revoke, NULL, 0);
-  }
+  BASE_LIST_EACH(&fabric->steady_connections, node)
+  fabric_ucx_connection_tell_revoked(BASE_CONTAINER(node, struct fabric_ucx_connection, link), region, generation);
 }
 
 static void open_way_back(struct fabric_ucx_connection *connection) {
@@ -212,8 +215,7 @@ static void settle_connection(struct fabric_ucx_connection *connection) {
   }
 }
 
-/* A way that breaks says so in its `failure` only. */
-static void unsettle_broken(struct fabric_ucx *fabric) {
+void fabric_ucx_receiver_unsettle_broken(struct fabric_ucx *fabric) {
   BASE_LIST_EACH(&fabric->steady_connections, node) {
     struct fabric_ucx_connection *connection = BASE_CONTAINER(node, struct fabric_ucx_connection, link);
     if (connection->way.failure != UCS_OK) unsettle(connection);
@@ -223,7 +225,6 @@ static void unsettle_broken(struct fabric_ucx *fabric) {
 void fabric_ucx_receiver_settle(struct fabric_ucx *fabric) {
   fabric_ucx_receipt_settle(fabric);
   while (fabric->request_count) accept_request(fabric, fabric->requests[--fabric->request_count]);
-  unsettle_broken(fabric);
   struct base_list batch;
   base_list_init(&batch);
   base_list_splice(&batch, &fabric->unsettled_connections);

@@ -20,6 +20,8 @@ void fabric_ucx_receiver_part(struct fabric_ucx *fabric, const struct fabric_ucx
 /* Tell everyone who may hold a key of it. */
 void fabric_ucx_receiver_tell_revoked(struct fabric_ucx *fabric, uint64_t region, uint64_t generation);
 
+/* A way that breaks says so in its `failure` only. */
+void fabric_ucx_receiver_unsettle_broken(struct fabric_ucx *fabric);
 void fabric_ucx_receiver_settle(struct fabric_ucx *fabric);
 /* Start to close all connections; true when none is left. */
 bool fabric_ucx_receiver_shut(struct fabric_ucx *fabric);

@@ -206,8 +206,7 @@ static void settle_endpoint(struct fabric_ucx_endpoint *endpoint) {
   if (ready) fabric->callbacks.endpoint_ready(fabric->callbacks.context, &endpoint->base);
 }
 
-/* A way that breaks says so in its `failure` only. */
-static void unsettle_broken(struct fabric_ucx *fabric) {
+void fabric_ucx_sender_unsettle_broken(struct fabric_ucx *fabric) {
   BASE_LIST_EACH(&fabric->steady_endpoints, node) {
     struct fabric_ucx_endpoint *endpoint = BASE_CONTAINER(node, struct fabric_ucx_endpoint, link);
     if (endpoint->stage == FABRIC_UCX_READY && endpoint->way.failure != UCS_OK) unsettle(endpoint);
@@ -216,7 +215,6 @@ static void unsettle_broken(struct fabric_ucx *fabric) {
 
 void fabric_ucx_sender_settle(struct fabric_ucx *fabric) {
   fabric_ucx_piece_settle(fabric);
-  unsettle_broken(fabric);
   /* Callbacks may move endpoints of the batch back; then they are met next time. */
   struct base_list batch;
   base_list_init(&batch);

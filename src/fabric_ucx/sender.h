@@ -65,6 +65,8 @@ void fabric_ucx_piece_write_off(struct fabric_ucx_endpoint *endpoint);
 void fabric_ucx_piece_drop_keys(struct base_list *pieces);
 void fabric_ucx_piece_free_all(struct base_list *pieces);
 
+/* A way that breaks says so in its `failure` only. */
+void fabric_ucx_sender_unsettle_broken(struct fabric_ucx *fabric);
 void fabric_ucx_sender_settle(struct fabric_ucx *fabric);
 /* Start to close all endpoints; true when none is left. */
 bool fabric_ucx_sender_shut(struct fabric_ucx *fabric);

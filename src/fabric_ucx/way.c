@@ -9,7 +9,7 @@ static void note_failure(void *context, ucp_ep_h ep, ucs_status_t status) {
 
 void fabric_ucx_way_fail(struct fabric_ucx_way *way, ucs_status_t status) {
   if (way->failure == UCS_OK) way->failure = status;
-  way->fabric->kicked = true;
+  way->fabric->broken = way->fabric->kicked = true;
 }
 
 ucs_status_t fabric_ucx_way_open(struct fabric_ucx_way *way, struct fabric_ucx *fabric, ucp_worker_h worker,

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "fabric_ucx/ucx.h"
@@ -395,6 +396,54 @@ static void open_says_why_it_cannot(void **state) {
   assert_int_equal(fabric_ucx_ops.open(&options, &fabric, NULL), KVF_UNAVAILABLE);
 }
 
+/* Whatever allocation fails: the calls say NO_MEMORY or work, nothing is lost, and closing is clean. */
+static void exchange_with_failing_allocation(const struct mode *mode, uint64_t n, bool *whole_out) {
+  struct ucx_side sender, receiver;
+  static uint8_t payload[100000];
+  uint8_t address[FABRIC_ADDRESS_LIMIT_BYTES];
+  *whole_out = false;
+  open_side(&sender, mode);
+  open_side(&receiver, mode);
+  ucx_side_expose(&receiver, AREA_BYTES);
+  base_alloc_fail_after(n);
+  kvf_status status = mode->ops->token_admit(receiver.fabric, UCX_SIDE_TOKEN, NULL);
+  if (!status) status = ucx_side_connect(&sender, address, mode->ops->address(receiver.fabric, address), NULL);
+  for (int i = 0; !status && i < 200 && !sender.ready_count && !sender.down_count; i++) ucx_side_idle(&sender, &receiver, 1);
+  if (!status && sender.ready_count) {
+    uint8_t key[FABRIC_KEY_LIMIT_BYTES];
+    size_t length = mode->ops->region_key(receiver.region, key);
+    if (mode->ops->key_import) status = mode->ops->key_import(sender.endpoint, UCX_SIDE_REGION, 1, AREA_BYTES, key, length, NULL);
+    if (!status) status = ucx_side_send(&sender, payload, sizeof payload, 0, 1, 5, NULL);
+    *whole_out = !status && ucx_side_run(&sender, &receiver, &receiver.landed_count, 1, 200);
+    if (!status) assert_true(ucx_side_run(&sender, &receiver, &sender.sent_count, 1, 1000));
+  }
+  base_alloc_fail_after(0);
+  assert_true(status == KVF_OK || status == KVF_NO_MEMORY);
+  close_pair(&sender, &receiver);
+}
+
+static void every_failing_allocation_is_survived(void **state) {
+  bool whole = false;
+  for (uint64_t n = 1; !whole || n < 20; n++) {
+    assert_true(n < 60);
+    exchange_with_failing_allocation(*state, n, &whole);
+  }
+}
+
+static void every_failing_allocation_of_open_is_survived(void **state) {
+  const struct mode *mode = *state;
+  struct ucx_side side;
+  kvf_status status = KVF_NO_MEMORY;
+  for (uint64_t n = 1; status; n++) {
+    assert_true(n < 20);
+    base_alloc_fail_after(n);
+    status = ucx_side_open(&side, mode->ops, mode->settings, NULL);
+    base_alloc_fail_after(0);
+    assert_true(status == KVF_OK || status == KVF_NO_MEMORY);
+  }
+  ucx_side_close(&side);
+}
+
 #define IN_MODE(test, mode) \
   { #test " (" #mode ")", test, NULL, NULL, (void *)&mode }
 #define IN_BOTH(test) IN_MODE(test, message_mode), IN_MODE(test, one_sided_mode)
@@ -424,6 +473,8 @@ int main(void) {
       IN_MODE(changed_bytes_of_a_key_are_refused, one_sided_mode),
       IN_MODE(targets_are_checked_before_a_byte_moves, one_sided_mode),
       IN_MODE(a_revoked_generation_takes_no_piece, one_sided_mode),
+      IN_BOTH(every_failing_allocation_is_survived),
+      IN_BOTH(every_failing_allocation_of_open_is_survived),
       cmocka_unit_test(foreign_memory_cannot_be_exposed_in_emulation),
       cmocka_unit_test(open_says_why_it_cannot),
   };

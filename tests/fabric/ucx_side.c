@@ -14,11 +14,11 @@
 #include "fabric/fabric.h"
 #include "ucx_side.h"
 
-/* UCX keeps process-wide tables and the memory of threads it has ended until exit; libucp.so.0 is never unloaded. The suppression
- * names UCX's libraries only, so a leak of ours still fails the test. */
+/* libuct of UCX 1.13 loses a few small strings for each context that it closes. Nothing else is suppressed, so a leak of ours, or
+ * one through another library of UCX, still fails the test. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) {
-  return "leak:libucp.so\nleak:libuct.so\nleak:libucs.so\nleak:libucm.so\nleak:libuct_\n";
+  return "leak:libuct.so\n";
 }
 
 static kvf_status place_piece(void *context, uint64_t token, const uint8_t *header, uint64_t payload_bytes, struct iovec *iov_out,
