@@ -1,8 +1,9 @@
 /* Blocks: where the bytes of a piece lie in one rank's pages, as strided rows over the packed buffer.
  *
  * A piece is the tokens [token_first, token_first+token_count) of the cuts [cut_first, cut_first+cut_count). Packed order,
- * the same on both sides: cut after cut; within a cut [token][head], or [head][token] when in both planes the tokens of one
- * head lie one after the other (token_stride == head_bytes). Pure; no allocation. */
+ * the same on both sides: cut after cut; within a cut [token][head], or [head][token] when layout_cut_head_major says so.
+ * The walks trust what they are given: planes that layout_planes_validate accepted, pages that layout_pages_check accepted for
+ * the piece's tokens, a piece that layout_piece_bytes accepted. Pure; only layout_pages_check may allocate. */
 #ifndef LAYOUT_BLOCK_H
 #define LAYOUT_BLOCK_H
 
@@ -14,7 +15,9 @@ struct layout_piece {
   uint32_t token_count;
 };
 
-/* row_count rows of row_bytes; row i at address + i*row_stride and at packed_offset + i*packed_stride in the packed buffer. */
+/* row_count rows of row_bytes; row i at address + i*row_stride and at packed_offset + i*packed_stride in the packed buffer.
+ * A walk gives its rows in packed order and without holes, so packed_stride == row_bytes, and a list of the rows alone (an iov)
+ * means the same bytes on both sides. */
 struct layout_block {
   uint64_t address;
   uint64_t packed_offset;
@@ -49,9 +52,13 @@ struct layout_pages {
 
 /* Do the lists cover tokens [token_first, token_end) for every plane in @p planes whose layer is in [layer_first, layer_end),
  * with page numbers below page_count and none repeated within the range? Errors: INVALID, OUT_OF_RANGE with the fields
- * layer, page, page_list, pages. Works in O(pages), not pages x planes. */
+ * layer, page, page_list, pages; NO_MEMORY. Works in O(pages), not pages x planes. */
 kvf_status layout_pages_check(const struct layout_pages *pages, const kvf_plane *planes, uint32_t plane_count, uint64_t token_first,
                               uint64_t token_end, uint32_t layer_first, uint32_t layer_end, kvf_error **error_out);
+
+/* Is this cut packed [head][token]? When in both planes the tokens of one head lie one after the other
+ * (token_stride == head_bytes, in pages of more than one token). */
+bool layout_cut_head_major(const struct layout_link *link, uint32_t cut);
 
 /* Bytes of one token of one cut; of a whole piece (false on overflow or when it leaves the cuts). */
 uint64_t layout_cut_token_bytes(const struct layout_link *link, uint32_t cut);
@@ -64,10 +71,10 @@ struct layout_walk {
   const struct layout_pages *pages;
   struct layout_piece piece;
   enum layout_side side;
-  uint32_t cut;          /* next cut */
-  uint32_t head;         /* next head within it, for [head][token] order */
-  uint64_t token;        /* next token */
-  uint64_t packed_offset; /* of the current cut */
+  uint32_t cut;           /* next cut */
+  uint32_t head;          /* next head within it, for [head][token] order */
+  uint64_t token;         /* next token */
+  uint64_t packed_offset; /* of the next row */
 };
 
 void layout_walk_init(struct layout_walk *walk, const struct layout_link *link, enum layout_side side,
@@ -75,7 +82,7 @@ void layout_walk_init(struct layout_walk *walk, const struct layout_link *link, 
 /* Up to @p capacity blocks; 0 at the end. */
 size_t layout_walk_next(struct layout_walk *walk, struct layout_block *blocks, size_t capacity);
 
-/* Walk both sides at once. */
+/* Walk both sides at once. In no particular order: the longest rows and the fewest pairs. */
 struct layout_pair_walk {
   const struct layout_link *link;
   const struct layout_pages *source_pages;

@@ -24,7 +24,7 @@ struct plan_cursor {
   uint64_t token; /* next token within it */
 };
 
-/* Errors: TOO_LARGE (one token of one cut exceeds the limits; fields need, limit, layer). */
+/* Errors: TOO_LARGE (one token of one cut exceeds the limits; fields need, limit, layer; or the whole range 64 bits), INVALID. */
 kvf_status plan_cursor_init(struct plan_cursor *cursor, const struct layout_link *link, const struct plan_range *range,
                             const struct plan_limits *limits, kvf_error **error_out);
 
@@ -41,10 +41,10 @@ void plan_totals_get(const struct plan_cursor *cursor, struct plan_totals *total
 
 /* The facts a way is chosen from. */
 struct plan_way_facts {
-  uint32_t demanded;          /* KVF_WAY_… */
-  uint32_t can_direct;        /* the provider can write into the peer's pages */
-  const char *why_not_direct; /* when it cannot; NULL otherwise */
-  uint64_t row_bytes;         /* smallest run that is contiguous on both sides, from the planes */
+  uint32_t demanded;             /* KVF_WAY_… */
+  uint32_t can_direct;           /* the provider can write into the peer's pages */
+  const char *why_not_direct;    /* when it cannot; NULL otherwise */
+  uint64_t row_bytes;            /* smallest run that is contiguous on both sides, from the planes */
   uint64_t direct_min_row_bytes; /* runs below this are cheaper staged on this provider */
 };
 
