@@ -221,7 +221,7 @@ void transfer_link_describe(const struct transfer_link *link, kvf_peer_state *st
   const char *reason = "";
   BASE_LIST_EACH(&link->send_plans, node) {
     const struct transfer_plan *plan = BASE_CONTAINER(node, struct transfer_plan, node);
-    if (plan->choice_epoch != route->epoch) continue;
+    if (plan->choice_epoch != route->epoch || !plan->cuts.count) continue;
     state->way = plan->choice.way;
     reason = plan->choice.reason;
   }
