@@ -11,7 +11,8 @@
 
 enum { FABRIC_UCX_BLOB_HEAD_BYTES = 32 };
 
-enum fabric_ucx_blob_kind { FABRIC_UCX_BLOB_SOCKET = 1, FABRIC_UCX_BLOB_WORKER = 2, FABRIC_UCX_BLOB_KEY = 3 };
+/* The address of a provider in one or the other mode, or a key. */
+enum fabric_ucx_blob_kind { FABRIC_UCX_BLOB_MESSAGE = 1, FABRIC_UCX_BLOB_ONE_SIDED = 2, FABRIC_UCX_BLOB_KEY = 3 };
 
 /* Write the frame in front of the body that lies already at bytes + FABRIC_UCX_BLOB_HEAD_BYTES. Returns all bytes. */
 size_t fabric_ucx_blob_seal(uint8_t *bytes, enum fabric_ucx_blob_kind kind, const uint8_t *incarnation, size_t body_bytes);

@@ -10,11 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-socklen_t fabric_ucx_device_address_bytes(const struct sockaddr_storage *address) {
-  if (address->ss_family == AF_INET) return sizeof(struct sockaddr_in);
-  return address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : 0;
-}
-
 static bool carries(const struct ifaddrs *interface, const struct sockaddr_storage *wanted) {
   if (!interface->ifa_addr || interface->ifa_addr->sa_family != wanted->ss_family) return false;
   if (wanted->ss_family == AF_INET6)
@@ -42,14 +37,14 @@ static kvf_status read_address(const char *host, struct sockaddr_storage *addres
   return KVF_OK;
 }
 
-kvf_status fabric_ucx_device_find(const char *host, struct sockaddr_storage *address_out, char name_out[IF_NAMESIZE],
-                                  kvf_error **error_out) {
-  kvf_status status = read_address(host, address_out, error_out);
+kvf_status fabric_ucx_device_find(const char *host, char name_out[IF_NAMESIZE], kvf_error **error_out) {
+  struct sockaddr_storage address;
+  kvf_status status = read_address(host, &address, error_out);
   if (status) return status;
   struct ifaddrs *interfaces;
   if (getifaddrs(&interfaces)) return base_error_give(BASE_ERROR_ERRNO("getifaddrs", errno), error_out);
   const struct ifaddrs *interface = interfaces;
-  while (interface && !carries(interface, address_out)) interface = interface->ifa_next;
+  while (interface && !carries(interface, &address)) interface = interface->ifa_next;
   if (interface) snprintf(name_out, IF_NAMESIZE, "%s", interface->ifa_name);
   bool found = interface != NULL;
   freeifaddrs(interfaces);

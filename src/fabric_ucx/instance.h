@@ -3,9 +3,9 @@
  * Threads: all calls and callbacks happen on the one I/O thread. Callbacks of UCX do the least they can: they move an object to a
  * list and set `kicked`. `settle` (progress.c) then does what UCX forbids inside its callbacks, and calls the user.
  *
- * Workers: in message mode there is one, and a connection is a pair of UCX endpoints made by a listener. In one-sided mode peers
- * know each other by worker address, and UCX takes endpoints in both directions between two workers for one and the same
- * connection. Then closing what we send over would close what we receive over, so each role has a worker of its own. */
+ * Workers: peers know each other by worker address, and UCX takes endpoints in both directions between two workers for one and the
+ * same connection. Then closing what we send over would close what we receive over, so each role has a worker of its own. UCX's
+ * listeners are not used: one stray packet to their port can abort the process (1.13, tcp_sockcm_ep.c). */
 #ifndef FABRIC_UCX_INSTANCE_H
 #define FABRIC_UCX_INSTANCE_H
 
@@ -14,16 +14,17 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "fabric/fabric.h"
+#include "fabric_ucx/blob.h"
 #include "fabric_ucx/library.h"
 #include "fabric_ucx/settings.h"
 #include "fabric_ucx/way.h"
 
-#define FABRIC_UCX_CONNECT_NS 5000000000ull /* from connect to WELCOME, and from a connection's arrival to its HELLO */
+#define FABRIC_UCX_CONNECT_NS 5000000000ull /* from connect to WELCOME */
 #define FABRIC_UCX_QUIET_NS 200000000ull    /* what a closed way may still owe before it is written off */
 
 enum {
-  FABRIC_UCX_REQUEST_LIMIT = 256, /* connections that have not said HELLO */
-  FABRIC_UCX_ACCEPTED_LIMIT = 256 /* pieces of one endpoint under way */
+  FABRIC_UCX_STRANGER_LIMIT = 256, /* connections that have not been welcomed */
+  FABRIC_UCX_ACCEPTED_LIMIT = 256  /* pieces of one endpoint under way */
 };
 
 struct fabric_ucx {
@@ -39,9 +40,8 @@ struct fabric_ucx {
   bool silent; /* closing: nobody is to be called */
 
   ucp_context_h context;
-  ucp_worker_h workers[2]; /* the first connects to peers, the last is connected to */
+  ucp_worker_h workers[2]; /* the first connects to peers, the second is connected to */
   size_t worker_count;
-  ucp_listener_h listener;
   int event_fd; /* an epoll set: the workers' event fds and the timer */
   int timer_fd;
   bool ticking;
@@ -49,7 +49,6 @@ struct fabric_ucx {
   size_t address_bytes;
 
   /* Sending side. */
-  uint64_t endpoint_count; /* ever; the ids */
   struct base_map endpoints;
   struct base_list steady_endpoints, unsettled_endpoints;
   struct base_list orphan_endpoints; /* gone for the caller, but UCX never ended their close */
@@ -57,11 +56,7 @@ struct fabric_ucx {
 
   /* Receiving side. */
   struct base_map tokens;
-  struct base_map connections; /* message mode: UCX endpoint → connection */
   struct base_list steady_connections, unsettled_connections;
-  struct base_list finished_receipts, free_receipts, orphan_receipts;
-  ucp_conn_request_h requests[FABRIC_UCX_REQUEST_LIMIT];
-  size_t request_count;
   size_t stranger_count; /* connections that have not been welcomed */
 
   struct base_map regions;
@@ -71,11 +66,14 @@ struct fabric_ucx {
 static inline struct fabric_ucx *fabric_ucx_of(const struct fabric *fabric) {
   return (struct fabric_ucx *)fabric;
 }
+static inline enum fabric_ucx_blob_kind fabric_ucx_address_kind(const struct fabric_ucx *fabric) {
+  return fabric->one_sided ? FABRIC_UCX_BLOB_ONE_SIDED : FABRIC_UCX_BLOB_MESSAGE;
+}
 static inline ucp_worker_h fabric_ucx_connecting_worker(const struct fabric_ucx *fabric) {
   return fabric->workers[0];
 }
 static inline ucp_worker_h fabric_ucx_connected_worker(const struct fabric_ucx *fabric) {
-  return fabric->workers[fabric->worker_count - 1];
+  return fabric->workers[1];
 }
 
 /* What UCX said to @p call, under @p status and a line of our own. */

@@ -105,7 +105,7 @@ kvf_status fabric_ucx_key_find(struct fabric_ucx_endpoint *endpoint, const struc
 }
 
 void fabric_ucx_sender_revoke(struct fabric_ucx *fabric, const struct fabric_ucx_message *message) {
-  struct fabric_ucx_endpoint *endpoint = base_map_get(&fabric->endpoints, message->number);
+  struct fabric_ucx_endpoint *endpoint = base_map_get(&fabric->endpoints, message->connection);
   if (!endpoint || endpoint->token != message->token) return;
   if (memcmp(endpoint->incarnation, message->incarnation, sizeof endpoint->incarnation)) return;
   struct fabric_ucx_key *key = base_map_get(&endpoint->keys, message->target.region);

@@ -6,15 +6,15 @@
 
 #include "base/error.h"
 
-#define FABRIC_UCX_FUNCTIONS(row)                                                                                    \
-  row(ucp_config_read) row(ucp_config_release) row(ucp_config_modify) row(ucp_init_version) row(ucp_cleanup)         \
-      row(ucp_worker_create) row(ucp_worker_destroy) row(ucp_worker_query) row(ucp_worker_release_address)           \
-          row(ucp_worker_progress) row(ucp_worker_get_efd) row(ucp_worker_arm) row(ucp_worker_set_am_recv_handler)   \
-              row(ucp_listener_create) row(ucp_listener_destroy) row(ucp_listener_query) row(ucp_listener_reject)    \
-                  row(ucp_ep_create) row(ucp_ep_close_nbx) row(ucp_ep_flush_nbx) row(ucp_mem_map) row(ucp_mem_unmap) \
-                      row(ucp_mem_query) row(ucp_rkey_pack) row(ucp_rkey_buffer_release) row(ucp_ep_rkey_unpack)     \
-                          row(ucp_rkey_destroy) row(ucp_put_nbx) row(ucp_am_send_nbx) row(ucp_am_recv_data_nbx)      \
-                              row(ucp_request_free) row(ucs_status_string)
+/* clang-format off */
+#define FABRIC_UCX_FUNCTIONS(row) \
+  row(ucp_config_read) row(ucp_config_release) row(ucp_config_modify) row(ucp_init_version) row(ucp_cleanup) \
+  row(ucp_worker_create) row(ucp_worker_destroy) row(ucp_worker_query) row(ucp_worker_release_address) \
+  row(ucp_worker_progress) row(ucp_worker_get_efd) row(ucp_worker_arm) row(ucp_worker_set_am_recv_handler) \
+  row(ucp_ep_create) row(ucp_ep_close_nbx) row(ucp_ep_flush_nbx) row(ucp_mem_map) row(ucp_mem_unmap) \
+  row(ucp_mem_query) row(ucp_rkey_pack) row(ucp_rkey_buffer_release) row(ucp_ep_rkey_unpack) \
+  row(ucp_rkey_destroy) row(ucp_put_nbx) row(ucp_am_send_nbx) row(ucp_request_free) row(ucs_status_string)
+/* clang-format on */
 
 struct fabric_ucx_library {
 #define FABRIC_UCX_DECLARE(name) __typeof__(&name) name;

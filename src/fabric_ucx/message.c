@@ -12,8 +12,9 @@
 enum { MAGIC = 0x6d55564b, VERSION = 1, MESSAGE_ID = 75, PREAMBLE_BYTES = offsetof(struct fabric_ucx_message, header) };
 
 void fabric_ucx_message_init(struct fabric_ucx_message *message, enum fabric_ucx_message_kind kind, uint64_t token,
-                             const uint8_t *incarnation) {
-  *message = (struct fabric_ucx_message){.magic = MAGIC, .version = VERSION, .kind = kind, .token = token};
+                             uint64_t connection, const uint8_t *incarnation) {
+  *message =
+      (struct fabric_ucx_message){.magic = MAGIC, .version = VERSION, .kind = kind, .token = token, .connection = connection};
   memcpy(message->incarnation, incarnation, sizeof message->incarnation);
 }
 
@@ -47,7 +48,7 @@ void fabric_ucx_message_post(struct fabric_ucx_way *way, const struct fabric_ucx
   parcel->message = *message;
   if (body_bytes) memcpy(parcel->body, body, body_bytes);
   ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                             .flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER,
+                             .flags = UCP_AM_SEND_FLAG_EAGER,
                              .cb.send = free_parcel,
                              .user_data = parcel};
   ucs_status_ptr_t request = way->fabric->library.ucp_am_send_nbx(
@@ -72,13 +73,19 @@ static bool decode_message(const void *header, size_t header_bytes, struct fabri
          header_bytes == fabric_ucx_message_bytes(message_out->kind);
 }
 
-static ucs_status_t take_small(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival) {
+static void give_out(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival) {
   switch (arrival->message->kind) {
-    case FABRIC_UCX_HELLO:
-      fabric_ucx_receiver_greet(fabric, arrival);
+    case FABRIC_UCX_PIECE:
+      fabric_ucx_receiver_begin(fabric, arrival);
+      break;
+    case FABRIC_UCX_MORE:
+      fabric_ucx_receiver_continue(fabric, arrival);
       break;
     case FABRIC_UCX_LANDED:
       fabric_ucx_receiver_land(fabric, arrival);
+      break;
+    case FABRIC_UCX_HELLO:
+      fabric_ucx_receiver_greet(fabric, arrival);
       break;
     case FABRIC_UCX_BYE:
       fabric_ucx_receiver_part(fabric, arrival);
@@ -93,22 +100,17 @@ static ucs_status_t take_small(struct fabric_ucx *fabric, const struct fabric_uc
     default:
       break;
   }
-  return UCS_OK;
 }
 
-/* UCS_OK lets UCX drop what was not fetched; the sender's request then succeeds, which means no more than "buffers reusable". */
-static ucs_status_t take_message(void *context, const void *header, size_t header_bytes, void *payload, size_t payload_bytes,
+/* Nothing of ours asks to be fetched; UCS_OK makes UCX drop what does. */
+static ucs_status_t take_message(void *context, const void *header, size_t header_bytes, void *bytes, size_t length,
                                  const ucp_am_recv_param_t *how) {
   struct fabric_ucx *fabric = context;
   struct fabric_ucx_message message;
-  if (fabric->silent || !decode_message(header, header_bytes, &message)) return UCS_OK;
-  struct fabric_ucx_arrival arrival = {.message = &message,
-                                       .from = how->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? how->reply_ep : NULL,
-                                       .payload = payload,
-                                       .payload_bytes = payload_bytes,
-                                       .rendezvous = how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV};
-  if (message.kind == FABRIC_UCX_PIECE) return fabric_ucx_receiver_place(fabric, &arrival);
-  return arrival.rendezvous ? UCS_OK : take_small(fabric, &arrival);
+  if (fabric->silent || how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV || !decode_message(header, header_bytes, &message))
+    return UCS_OK;
+  give_out(fabric, &(struct fabric_ucx_arrival){.message = &message, .bytes = bytes, .length = length});
+  return UCS_OK;
 }
 
 ucs_status_t fabric_ucx_message_listen(struct fabric_ucx *fabric, ucp_worker_h worker) {

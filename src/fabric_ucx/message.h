@@ -1,14 +1,17 @@
 /* What travels in UCX active messages: one message id, a fixed preamble, and behind it what the kind needs.
  *
- *   HELLO    connecting → connected   number = endpoint id; data = the sender's own address (one-sided mode)
- *   WELCOME  connected → connecting   number = that id
- *   REFUSE   connected → connecting   number = that id; payload_bytes = a kvf_status
- *   PIECE    sender → receiver        header, and the payload as data
- *   LANDED   sender → receiver        header, target; the payload was put before (one-sided mode)
- *   REVOKE   receiver → sender        number, as in WELCOME; target: this generation of the region takes no more pieces (one-sided
- * mode) BYE      sender → receiver        the sender is about to drop the connection (one-sided mode)
+ *   HELLO    connecting -> connected  data = the sender's own address
+ *   WELCOME  connected -> connecting
+ *   REFUSE   connected -> connecting  the token is unknown, or known no more
+ *   PIECE    sender -> receiver       header, and the first bytes of the payload as data (message mode)
+ *   MORE     sender -> receiver       further bytes of it, in order
+ *   LANDED   sender -> receiver       header, target; the payload was put before (one-sided mode)
+ *   REVOKE   receiver -> sender       target: this generation of the region takes no more pieces (one-sided mode)
+ *   BYE      sender -> receiver       the sender is about to drop the connection
  *
- * The incarnation is the receiver's of the message, WELCOME's and REVOKE's the one of who sends it. */
+ * All are small enough for one UCX segment, so that UCX neither assembles them nor fetches them on its own: every byte that is
+ * placed is placed by our own copy, which stops the moment a connection ends. `connection` is drawn by the connecting side. The
+ * incarnation is the connected side's in every message. */
 #ifndef FABRIC_UCX_MESSAGE_H
 #define FABRIC_UCX_MESSAGE_H
 
@@ -24,6 +27,7 @@ enum fabric_ucx_message_kind {
   FABRIC_UCX_WELCOME,
   FABRIC_UCX_REFUSE,
   FABRIC_UCX_PIECE,
+  FABRIC_UCX_MORE,
   FABRIC_UCX_LANDED,
   FABRIC_UCX_REVOKE,
   FABRIC_UCX_BYE
@@ -35,24 +39,24 @@ struct fabric_ucx_message {
   uint16_t kind;
   uint64_t token;
   uint8_t incarnation[16];
-  uint64_t number;
-  uint64_t payload_bytes;
+  uint64_t connection;
+  uint64_t sequence;                   /* PIECE, MORE, LANDED: of the piece */
+  uint64_t payload_bytes;              /* of the whole piece */
+  uint64_t offset;                     /* MORE: of its bytes in the payload */
   uint8_t header[FABRIC_HEADER_BYTES]; /* PIECE, LANDED */
   struct fabric_target target;         /* LANDED, REVOKE */
 };
-_Static_assert(sizeof(struct fabric_ucx_message) == 176, "the message has no holes");
+_Static_assert(sizeof(struct fabric_ucx_message) == 192, "the message has no holes");
 
 /* One that has come. */
 struct fabric_ucx_arrival {
   const struct fabric_ucx_message *message; /* a copy, aligned, with zeros for what its kind lacks */
-  ucp_ep_h from;                            /* the UCX endpoint that answers to its sender */
-  void *payload;                            /* or, for a rendezvous, UCX's handle of it */
-  uint64_t payload_bytes;
-  bool rendezvous;
+  const uint8_t *bytes;
+  uint64_t length;
 };
 
 void fabric_ucx_message_init(struct fabric_ucx_message *message, enum fabric_ucx_message_kind kind, uint64_t token,
-                             const uint8_t *incarnation);
+                             uint64_t connection, const uint8_t *incarnation);
 /* How much of it travels. */
 size_t fabric_ucx_message_bytes(enum fabric_ucx_message_kind kind);
 

@@ -1,11 +1,10 @@
-/* Opens and closes a provider: library, context, workers, listener, address.
+/* Opens and closes a provider: library, context, workers, address.
  *
  * Each mode has a context of its own, restricted to the transports whose behaviour is known. Message mode takes TCP and asks for no
  * remote memory access, so that UCX has no code at hand that would write where a packet says. One-sided mode takes what RDMA
  * devices do in hardware ("rc" brings datagrams along for making connections only). UCX's software `put` checks neither key nor
  * bounds; it is met only under emulate=1. The transport "self" is left out everywhere: it would call back from inside a send. */
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -98,52 +97,33 @@ size_t fabric_ucx_open_address(struct fabric_ucx *fabric, ucp_worker_h worker, u
   bool fits = attributes.address_length <= FABRIC_ADDRESS_LIMIT_BYTES - FABRIC_UCX_BLOB_HEAD_BYTES;
   if (fits) memcpy(address + FABRIC_UCX_BLOB_HEAD_BYTES, attributes.address, attributes.address_length);
   fabric->library.ucp_worker_release_address(worker, attributes.address);
-  return fits ? fabric_ucx_blob_seal(address, FABRIC_UCX_BLOB_WORKER, fabric->incarnation, attributes.address_length) : 0;
+  return fits ? fabric_ucx_blob_seal(address, fabric_ucx_address_kind(fabric), fabric->incarnation, attributes.address_length) : 0;
 }
 
-static kvf_status publish_worker(struct fabric_ucx *fabric, kvf_error **error_out) {
+static kvf_status publish_address(struct fabric_ucx *fabric, kvf_error **error_out) {
   fabric->address_bytes = fabric_ucx_open_address(fabric, fabric_ucx_connected_worker(fabric), fabric->address);
   if (fabric->address_bytes) return KVF_OK;
   kvf_error *error = BASE_ERROR(KVF_UNAVAILABLE, NULL, "UCX's address is too long; name fewer devices in UCX_NET_DEVICES");
   return base_error_give(base_error_add(error, "limit", "%d", FABRIC_ADDRESS_LIMIT_BYTES), error_out);
 }
 
-/* The port is the kernel's choice. A fixed one would be refused for a while after a restart. */
-static kvf_status publish_listener(struct fabric_ucx *fabric, const struct sockaddr_storage *host, kvf_error **error_out) {
-  ucp_listener_params_t params = {.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
-                                  .sockaddr = {(const struct sockaddr *)host, fabric_ucx_device_address_bytes(host)},
-                                  .conn_handler = {fabric_ucx_receiver_request, fabric}};
-  ucs_status_t status = fabric->library.ucp_listener_create(fabric_ucx_connected_worker(fabric), &params, &fabric->listener);
-  if (status != UCS_OK) return give_open_error(fabric, "ucp_listener_create", status, error_out);
-  ucp_listener_attr_t attributes = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
-  status = fabric->library.ucp_listener_query(fabric->listener, &attributes);
-  if (status != UCS_OK) return give_open_error(fabric, "ucp_listener_query", status, error_out);
-  size_t body_bytes = fabric_ucx_device_address_bytes(&attributes.sockaddr);
-  memcpy(fabric->address + FABRIC_UCX_BLOB_HEAD_BYTES, &attributes.sockaddr, body_bytes);
-  fabric->address_bytes = fabric_ucx_blob_seal(fabric->address, FABRIC_UCX_BLOB_SOCKET, fabric->incarnation, body_bytes);
-  return KVF_OK;
-}
-
 static void init_lists(struct fabric_ucx *fabric) {
   struct base_list *lists[] = {&fabric->steady_endpoints,   &fabric->unsettled_endpoints,   &fabric->orphan_endpoints,
                                &fabric->finished_pieces,    &fabric->free_pieces,           &fabric->orphan_pieces,
-                               &fabric->steady_connections, &fabric->unsettled_connections, &fabric->finished_receipts,
-                               &fabric->free_receipts,      &fabric->orphan_receipts,       &fabric->memories};
+                               &fabric->steady_connections, &fabric->unsettled_connections, &fabric->memories};
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) base_list_init(lists[i]);
 }
 
 static kvf_status start(struct fabric_ucx *fabric, const struct fabric_options *options, kvf_error **error_out) {
-  struct sockaddr_storage host;
   char device[IF_NAMESIZE];
   kvf_status status =
       fabric_ucx_library_load(fabric->settings.library[0] ? fabric->settings.library : NULL, &fabric->library, error_out);
-  if (!status && !fabric->one_sided) status = fabric_ucx_device_find(options->host ? options->host : "", &host, device, error_out);
+  if (!status && !fabric->one_sided) status = fabric_ucx_device_find(options->host ? options->host : "", device, error_out);
   if (!status) status = open_events(fabric, error_out);
   if (!status) status = open_context(fabric, fabric->one_sided ? NULL : device, error_out);
   if (!status) status = open_worker(fabric, error_out);
-  if (!status && fabric->one_sided) status = open_worker(fabric, error_out);
-  if (status) return status;
-  return fabric->one_sided ? publish_worker(fabric, error_out) : publish_listener(fabric, &host, error_out);
+  if (!status) status = open_worker(fabric, error_out);
+  return status ? status : publish_address(fabric, error_out);
 }
 
 static kvf_status open_with(const struct fabric_options *options, const struct fabric_ucx_settings *settings,
@@ -204,7 +184,6 @@ void fabric_ucx_close(struct fabric *base) {
   const struct fabric_ucx_library *library = &fabric->library;
   fabric->silent = true;
   shut(fabric);
-  if (fabric->listener) library->ucp_listener_destroy(fabric->listener);
   fabric_ucx_sender_drop_keys(fabric);
   fabric_ucx_region_fini(fabric);
   while (fabric->worker_count) library->ucp_worker_destroy(fabric->workers[--fabric->worker_count]);

@@ -1,6 +1,6 @@
 /* Pieces under way: accept, post, and give their tags back exactly once.
  *
- *   message mode    message with payload ----------------------------> finished -> `sent`
+ *   message mode    messages with the payload, cut to fragments -------> finished -> `sent`
  *   one-sided mode  puts + flush -> (settle) message without payload -> finished -> `sent`          any failure -> finished
  *
  * UCX's callbacks only count; pieces are recycled, so that sending allocates nothing once it is warm. */
@@ -10,9 +10,6 @@
 #include "base/checked.h"
 #include "fabric_ucx/region.h"
 #include "fabric_ucx/sender.h"
-
-_Static_assert(sizeof(ucp_dt_iov_t) == sizeof(struct iovec) && offsetof(ucp_dt_iov_t, length) == offsetof(struct iovec, iov_len),
-               "UCX's vectors are the system's");
 
 static kvf_status check_piece(const struct fabric_ucx_endpoint *endpoint, const struct fabric_piece *piece, kvf_error **error_out) {
   uint64_t total = 0;
@@ -38,22 +35,37 @@ static void recycle(struct fabric_ucx_piece *piece) {
   base_list_push_back(&piece->fabric->free_pieces, &piece->link);
 }
 
-static struct fabric_ucx_piece *take_piece(struct fabric_ucx *fabric, size_t iov_count) {
+/* Make room for what UCX borrows: the vectors as they are cut, and the messages after the first. */
+static bool reserve(struct fabric_ucx_piece *piece, const struct fabric_piece *order) {
+  uint64_t more_count =
+      piece->fabric->one_sided ? 0 : base_ceil_div_u64(order->payload_bytes, piece->fabric->settings.fragment_bytes);
+  uint64_t iov_count = order->iov_count + more_count, bytes;
+  if (iov_count > piece->iov_capacity) {
+    if (!base_mul_u64(iov_count, sizeof *piece->iov, &bytes)) return false;
+    ucp_dt_iov_t *iov = base_realloc(piece->iov, bytes);
+    if (!iov) return false;
+    piece->iov = iov;
+    piece->iov_capacity = iov_count;
+  }
+  if (more_count > piece->more_capacity) {
+    if (!base_mul_u64(more_count, sizeof *piece->more, &bytes)) return false;
+    struct fabric_ucx_message *more = base_realloc(piece->more, bytes);
+    if (!more) return false;
+    piece->more = more;
+    piece->more_capacity = more_count;
+  }
+  return true;
+}
+
+static struct fabric_ucx_piece *take_piece(struct fabric_ucx *fabric, const struct fabric_piece *order) {
   struct base_list *node = base_list_pop_front(&fabric->free_pieces);
   struct fabric_ucx_piece *piece = node ? BASE_CONTAINER(node, struct fabric_ucx_piece, link) : base_calloc(1, sizeof *piece);
   if (!piece) return NULL;
   piece->fabric = fabric;
   base_list_init(&piece->link);
-  if (iov_count <= piece->iov_capacity) return piece;
-  size_t capacity = base_ceil_pow2(iov_count);
-  ucp_dt_iov_t *iov = base_realloc(piece->iov, capacity * sizeof *iov);
-  if (!iov) {
-    recycle(piece);
-    return NULL;
-  }
-  piece->iov = iov;
-  piece->iov_capacity = capacity;
-  return piece;
+  if (reserve(piece, order)) return piece;
+  recycle(piece);
+  return NULL;
 }
 
 static void finish(struct fabric_ucx_piece *piece) {
@@ -92,45 +104,80 @@ static ucp_request_param_t request_params(struct fabric_ucx_piece *piece) {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA, .cb.send = complete_operation, .user_data = piece};
 }
 
-/* Send the message, with the payload in message mode. */
-static void announce(struct fabric_ucx_piece *piece, size_t iov_count, uint64_t payload_bytes) {
+static void send_message(struct fabric_ucx_piece *piece, const struct fabric_ucx_message *message, const ucp_dt_iov_t *iov,
+                         size_t iov_count) {
   ucp_request_param_t how = request_params(piece);
-  bool fetch = payload_bytes > piece->fabric->settings.rendezvous_bytes;
   how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-  how.flags = UCP_AM_SEND_FLAG_REPLY | (fetch ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER);
-  const void *payload = iov_count ? piece->iov[0].buffer : NULL;
-  size_t count = payload_bytes;
+  how.flags = UCP_AM_SEND_FLAG_EAGER;
+  const void *bytes = iov_count ? iov->buffer : NULL;
+  size_t count = iov_count ? iov->length : 0;
   if (iov_count > 1) {
     how.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
     how.datatype = ucp_dt_make_iov();
-    payload = piece->iov;
+    bytes = iov;
     count = iov_count;
   }
   piece->announced = true;
-  track(piece, fabric_ucx_message_send(&piece->endpoint->way, &piece->message, payload, count, &how), "ucp_am_send_nbx");
+  track(piece, fabric_ucx_message_send(&piece->endpoint->way, message, bytes, count, &how), "ucp_am_send_nbx");
+}
+
+/* Cut the next @p length bytes off the order's vectors into @p iov_out; returns how many vectors that took. */
+static size_t cut_fragment(const struct iovec **from, uint64_t *from_taken, uint64_t length, ucp_dt_iov_t *iov_out) {
+  size_t count = 0;
+  while (length) {
+    uint64_t step = base_min_u64(length, (*from)->iov_len - *from_taken);
+    if (step) iov_out[count++] = (ucp_dt_iov_t){(uint8_t *)(*from)->iov_base + *from_taken, step};
+    length -= step;
+    *from_taken += step;
+    if (*from_taken < (*from)->iov_len) continue;
+    *from_taken = 0;
+    (*from)++;
+  }
+  return count;
+}
+
+static void send_fragments(struct fabric_ucx_piece *piece, const struct fabric_piece *order) {
+  uint64_t limit = piece->fabric->settings.fragment_bytes, offset = 0, taken = 0;
+  const struct iovec *from = order->iov;
+  ucp_dt_iov_t *iov = piece->iov;
+  struct fabric_ucx_message *more = piece->more;
+  do {
+    uint64_t length = base_min_u64(limit, order->payload_bytes - offset);
+    size_t count = cut_fragment(&from, &taken, length, iov);
+    const struct fabric_ucx_message *message = &piece->message;
+    if (offset) {
+      *more = piece->message;
+      more->kind = FABRIC_UCX_MORE;
+      more->offset = offset;
+      message = more++;
+    }
+    send_message(piece, message, iov, count);
+    iov += count;
+    offset += length;
+  } while (offset < order->payload_bytes && piece->status == UCS_OK);
 }
 
 /* The flush covers the puts before it: once all have completed, the payload is in the peer's memory. */
-static void put(struct fabric_ucx_piece *piece, size_t iov_count) {
+static void put(struct fabric_ucx_piece *piece, const struct fabric_piece *order) {
   const struct fabric_ucx_library *library = &piece->fabric->library;
   ucp_ep_h ep = piece->endpoint->way.ep;
   ucp_request_param_t how = request_params(piece);
   uint64_t address = piece->key->base_address + piece->message.target.offset;
-  for (size_t i = 0; i < iov_count && piece->status == UCS_OK; i++) {
-    const ucp_dt_iov_t *part = &piece->iov[i];
-    if (part->length)
-      track(piece, library->ucp_put_nbx(ep, part->buffer, part->length, address, piece->key->rkey, &how), "ucp_put_nbx");
-    address += part->length;
+  for (size_t i = 0; i < order->iov_count && piece->status == UCS_OK; i++) {
+    const struct iovec *part = &order->iov[i];
+    if (part->iov_len)
+      track(piece, library->ucp_put_nbx(ep, part->iov_base, part->iov_len, address, piece->key->rkey, &how), "ucp_put_nbx");
+    address += part->iov_len;
   }
   if (piece->status == UCS_OK) track(piece, library->ucp_ep_flush_nbx(ep, &how), "ucp_ep_flush_nbx");
 }
 
-static void post(struct fabric_ucx_piece *piece, size_t iov_count, uint64_t payload_bytes) {
+static void post(struct fabric_ucx_piece *piece, const struct fabric_piece *order) {
   if (piece->fabric->one_sided) {
-    put(piece, iov_count);
-    if (!piece->pending_count && piece->status == UCS_OK) announce(piece, 0, 0);
+    put(piece, order);
+    if (!piece->pending_count && piece->status == UCS_OK) send_message(piece, &piece->message, NULL, 0);
   } else {
-    announce(piece, iov_count, payload_bytes);
+    send_fragments(piece, order);
   }
   if (piece->pending_count) {
     base_list_push_back(&piece->endpoint->pieces, &piece->link);
@@ -149,7 +196,7 @@ kvf_status fabric_ucx_piece_send(struct fabric_endpoint *base, const struct fabr
   target.length = base_max_u64(target.length, order->payload_bytes);
   if (fabric->one_sided) status = fabric_ucx_key_find(endpoint, &target, &key, error_out);
   if (status) return status;
-  struct fabric_ucx_piece *piece = take_piece(fabric, order->iov_count);
+  struct fabric_ucx_piece *piece = take_piece(fabric, order);
   if (!piece) return base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a piece"), error_out);
   piece->endpoint = endpoint;
   piece->key = key;
@@ -157,15 +204,15 @@ kvf_status fabric_ucx_piece_send(struct fabric_endpoint *base, const struct fabr
   piece->pending_count = 0;
   piece->announced = false;
   piece->status = UCS_OK;
-  fabric_ucx_message_init(&piece->message, key ? FABRIC_UCX_LANDED : FABRIC_UCX_PIECE, endpoint->token, endpoint->incarnation);
-  piece->message.number = ++endpoint->sequence;
+  fabric_ucx_message_init(&piece->message, key ? FABRIC_UCX_LANDED : FABRIC_UCX_PIECE, endpoint->token, endpoint->id,
+                          endpoint->incarnation);
+  piece->message.sequence = ++endpoint->sequence;
   piece->message.payload_bytes = order->payload_bytes;
   memcpy(piece->message.header, order->header, FABRIC_HEADER_BYTES);
   piece->message.target = target;
-  if (order->iov_count) memcpy(piece->iov, order->iov, order->iov_count * sizeof *piece->iov);
   if (key) key->use_count++;
   endpoint->accepted_count++;
-  post(piece, order->iov_count, order->payload_bytes);
+  post(piece, order);
   return KVF_OK;
 }
 
@@ -191,7 +238,7 @@ static void settle_piece(struct fabric_ucx_piece *piece) {
   struct fabric_ucx_endpoint *endpoint = piece->endpoint;
   bool goes_on = !piece->announced && piece->status == UCS_OK && !endpoint->disconnecting && endpoint->stage == FABRIC_UCX_READY;
   if (goes_on) {
-    announce(piece, 0, 0);
+    send_message(piece, &piece->message, NULL, 0);
     if (piece->pending_count) {
       base_list_push_back(&endpoint->pieces, &piece->link);
       return;
@@ -233,6 +280,7 @@ void fabric_ucx_piece_free_all(struct base_list *pieces) {
   for (struct base_list *node = base_list_pop_front(pieces); node; node = base_list_pop_front(pieces)) {
     struct fabric_ucx_piece *piece = BASE_CONTAINER(node, struct fabric_ucx_piece, link);
     base_free(piece->iov);
+    base_free(piece->more);
     base_free(piece);
   }
 }

@@ -1,10 +1,9 @@
 /* Tokens and the connections that use them.
  *
- *   message mode:   listener -> request -> connection --HELLO(token)--> claims the token --WELCOME--> welcomed
- *   one-sided mode:                 HELLO(token, address) -> connection back to there, and so on
+ *   HELLO(token, address) -> connection, opened back to there -> claims the token -> WELCOME
  *
- * A token belongs to one connection at a time: a later one that names it makes the earlier end, and waits until it has. What comes
- * without an admitted token is bounded in number and in time. */
+ * A token belongs to one connection at a time: a later one that names it makes the earlier end, and waits until it has. A HELLO
+ * without an admitted token gets no answer: that would mean to trust the address in it. */
 #include "fabric_ucx/receiver.h"
 
 #include <string.h>
@@ -64,32 +63,9 @@ static struct fabric_ucx_connection *create_connection(struct fabric_ucx *fabric
   connection->address_bytes = address_bytes;
   if (address_bytes) memcpy(connection->address, address, address_bytes);
   base_list_init(&connection->link);
-  base_list_init(&connection->receipts);
   fabric->stranger_count++;
   unsettle(connection);
   return connection;
-}
-
-void fabric_ucx_receiver_request(ucp_conn_request_h request, void *context) {
-  struct fabric_ucx *fabric = context;
-  if (fabric->silent || fabric->request_count + fabric->stranger_count >= FABRIC_UCX_REQUEST_LIMIT) {
-    fabric->library.ucp_listener_reject(fabric->listener, request);
-    return;
-  }
-  fabric->requests[fabric->request_count++] = request;
-  fabric->kicked = true;
-}
-
-static void accept_request(struct fabric_ucx *fabric, ucp_conn_request_h request) {
-  struct fabric_ucx_connection *connection = create_connection(fabric, NULL, 0);
-  if (!connection) {
-    fabric->library.ucp_listener_reject(fabric->listener, request);
-    return;
-  }
-  ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST, .conn_request = request};
-  ucs_status_t status = fabric_ucx_way_open(&connection->way, fabric, fabric_ucx_connected_worker(fabric), &params);
-  bool known = status == UCS_OK && base_map_put(&fabric->connections, (uintptr_t)connection->way.ep, connection);
-  if (!known) fabric_ucx_connection_end(connection);
 }
 
 static bool is_for_us(const struct fabric_ucx *fabric, const struct fabric_ucx_message *message) {
@@ -98,52 +74,40 @@ static bool is_for_us(const struct fabric_ucx *fabric, const struct fabric_ucx_m
 
 static void post_answer(struct fabric_ucx_connection *connection, enum fabric_ucx_message_kind kind) {
   struct fabric_ucx_message answer;
-  fabric_ucx_message_init(&answer, kind, connection->token, connection->fabric->incarnation);
-  answer.number = connection->greeting;
+  fabric_ucx_message_init(&answer, kind, connection->token, connection->id, connection->fabric->incarnation);
   fabric_ucx_message_post(&connection->way, &answer, NULL, 0);
 }
 
-/* One-sided: the sender's UCX address is looked at only when its token is one of ours. */
-static struct fabric_ucx_connection *meet_sender(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival) {
+/* The sender's UCX address is looked at only when its token is one of ours. */
+void fabric_ucx_receiver_greet(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival) {
   uint8_t incarnation[16];
   size_t address_bytes;
-  if (!is_for_us(fabric, arrival->message) || !base_map_get(&fabric->tokens, arrival->message->token)) return NULL;
-  if (arrival->payload_bytes > FABRIC_ADDRESS_LIMIT_BYTES || fabric->stranger_count >= FABRIC_UCX_REQUEST_LIMIT) return NULL;
+  if (!is_for_us(fabric, arrival->message) || !base_map_get(&fabric->tokens, arrival->message->token)) return;
+  if (arrival->length > FABRIC_ADDRESS_LIMIT_BYTES || fabric->stranger_count >= FABRIC_UCX_STRANGER_LIMIT) return;
   const uint8_t *address =
-      fabric_ucx_blob_open(arrival->payload, arrival->payload_bytes, FABRIC_UCX_BLOB_WORKER, incarnation, &address_bytes);
-  return address && address_bytes ? create_connection(fabric, address, address_bytes) : NULL;
-}
-
-void fabric_ucx_receiver_greet(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival) {
-  struct fabric_ucx_connection *connection =
-      fabric->one_sided ? meet_sender(fabric, arrival) : base_map_get(&fabric->connections, (uintptr_t)arrival->from);
-  if (!connection || connection->greeted || connection->ending) return;
-  connection->greeting = arrival->message->number;
+      fabric_ucx_blob_open(arrival->bytes, arrival->length, fabric_ucx_address_kind(fabric), incarnation, &address_bytes);
+  if (!address || !address_bytes) return;
+  struct fabric_ucx_connection *connection = create_connection(fabric, address, address_bytes);
+  if (!connection) return;
+  connection->id = arrival->message->connection;
   connection->token = arrival->message->token;
-  if (is_for_us(fabric, arrival->message)) {
-    connection->greeted = true;
-    unsettle(connection);
-  } else {
-    post_answer(connection, FABRIC_UCX_REFUSE);
-  }
 }
 
-struct fabric_ucx_connection *fabric_ucx_connection_find(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival) {
-  const struct token *token = base_map_get(&fabric->tokens, arrival->message->token);
+struct fabric_ucx_connection *fabric_ucx_connection_find(struct fabric_ucx *fabric, const struct fabric_ucx_message *message) {
+  const struct token *token = base_map_get(&fabric->tokens, message->token);
   struct fabric_ucx_connection *connection = token ? token->connection : NULL;
-  if (!connection || connection->ending || !is_for_us(fabric, arrival->message)) return NULL;
-  return fabric->one_sided || connection->way.ep == arrival->from ? connection : NULL;
+  if (!connection || connection->ending || connection->id != message->connection || !is_for_us(fabric, message)) return NULL;
+  return connection;
 }
 
 void fabric_ucx_receiver_part(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival) {
-  struct fabric_ucx_connection *connection = fabric_ucx_connection_find(fabric, arrival);
+  struct fabric_ucx_connection *connection = fabric_ucx_connection_find(fabric, arrival->message);
   if (connection) fabric_ucx_connection_end(connection);
 }
 
 void fabric_ucx_connection_tell_revoked(struct fabric_ucx_connection *connection, uint64_t region, uint64_t generation) {
   struct fabric_ucx_message revoke;
-  fabric_ucx_message_init(&revoke, FABRIC_UCX_REVOKE, connection->token, connection->fabric->incarnation);
-  revoke.number = connection->greeting;
+  fabric_ucx_message_init(&revoke, FABRIC_UCX_REVOKE, connection->token, connection->id, connection->fabric->incarnation);
   revoke.target = (struct fabric_target){.region = region, .generation = generation};
   fabric_ucx_message_post(&connection->way, &revoke, NULL, 0);
 }
@@ -167,37 +131,36 @@ static void claim_token(struct fabric_ucx_connection *connection) {
     if (!token->connection->ending) fabric_ucx_connection_end(token->connection);
     return;
   }
-  if (token) {
-    token->connection = connection;
-    connection->welcomed = true;
-    fabric->stranger_count--;
-  } else {
-    connection->greeted = false;
+  if (!token) {
+    connection->ending = true;
+    return;
   }
-  post_answer(connection, token ? FABRIC_UCX_WELCOME : FABRIC_UCX_REFUSE);
+  token->connection = connection;
+  connection->welcomed = true;
+  fabric->stranger_count--;
+  post_answer(connection, FABRIC_UCX_WELCOME);
 }
 
 /* Nothing of it moves any more: tell the caller, forget it. */
 static void bury(struct fabric_ucx_connection *connection) {
   struct fabric_ucx *fabric = connection->fabric;
   struct token *token = connection->welcomed && !connection->quiet ? base_map_get(&fabric->tokens, connection->token) : NULL;
-  if (connection->way.ep) base_map_remove(&fabric->connections, (uintptr_t)connection->way.ep);
   if (!connection->welcomed) fabric->stranger_count--;
+  base_list_remove(&connection->link);
+  base_free(connection->receipt);
   base_free(connection);
   if (!token) return;
   token->connection = NULL;
   fabric->callbacks.token_lost(fabric->callbacks.context, token->value);
 }
 
-/* False: wait on. */
+/* Tell the sender, if it can be told, and close. False: wait on. */
 static bool end(struct fabric_ucx_connection *connection) {
   if (connection->way.state == FABRIC_UCX_WAY_OPEN) {
-    connection->deadline_ns = base_clock_ns() + FABRIC_UCX_QUIET_NS;
+    post_answer(connection, FABRIC_UCX_REFUSE);
     fabric_ucx_way_close(&connection->way);
   }
   if (connection->way.state == FABRIC_UCX_WAY_CLOSING) return false;
-  if (base_clock_ns() > connection->deadline_ns) fabric_ucx_receipt_write_off(connection);
-  if (connection->receipt_count) return false;
   bury(connection);
   return true;
 }
@@ -207,7 +170,7 @@ static void settle_connection(struct fabric_ucx_connection *connection) {
   bool late = !connection->welcomed && base_clock_ns() > connection->deadline_ns;
   connection->ending |= connection->way.failure != UCS_OK || late;
   if (!connection->ending && connection->way.state == FABRIC_UCX_WAY_NONE) open_way_back(connection);
-  if (!connection->ending && connection->greeted && !connection->welcomed) claim_token(connection);
+  if (!connection->ending && !connection->welcomed) claim_token(connection);
   if (connection->ending) {
     if (!end(connection)) move_to(&fabric->unsettled_connections, connection);
   } else {
@@ -223,8 +186,6 @@ void fabric_ucx_receiver_unsettle_broken(struct fabric_ucx *fabric) {
 }
 
 void fabric_ucx_receiver_settle(struct fabric_ucx *fabric) {
-  fabric_ucx_receipt_settle(fabric);
-  while (fabric->request_count) accept_request(fabric, fabric->requests[--fabric->request_count]);
   struct base_list batch;
   base_list_init(&batch);
   base_list_splice(&batch, &fabric->unsettled_connections);
@@ -234,12 +195,11 @@ void fabric_ucx_receiver_settle(struct fabric_ucx *fabric) {
 
 bool fabric_ucx_receiver_shut(struct fabric_ucx *fabric) {
   bool shut = true;
-  while (fabric->request_count) fabric->library.ucp_listener_reject(fabric->listener, fabric->requests[--fabric->request_count]);
   base_list_splice(&fabric->unsettled_connections, &fabric->steady_connections);
   BASE_LIST_EACH(&fabric->unsettled_connections, node) {
     struct fabric_ucx_connection *connection = BASE_CONTAINER(node, struct fabric_ucx_connection, link);
     fabric_ucx_way_close(&connection->way);
-    shut &= connection->way.state != FABRIC_UCX_WAY_CLOSING && base_list_empty(&connection->receipts);
+    shut &= connection->way.state != FABRIC_UCX_WAY_CLOSING;
   }
   return shut;
 }
@@ -247,15 +207,11 @@ bool fabric_ucx_receiver_shut(struct fabric_ucx *fabric) {
 void fabric_ucx_receiver_fini(struct fabric_ucx *fabric) {
   BASE_LIST_EACH(&fabric->unsettled_connections, node) {
     struct fabric_ucx_connection *connection = BASE_CONTAINER(node, struct fabric_ucx_connection, link);
-    fabric_ucx_receipt_free_all(&connection->receipts);
+    base_free(connection->receipt);
     base_free(connection);
   }
-  fabric_ucx_receipt_free_all(&fabric->finished_receipts);
-  fabric_ucx_receipt_free_all(&fabric->orphan_receipts);
-  fabric_ucx_receipt_free_all(&fabric->free_receipts);
   size_t cursor = 0;
   for (void *token = base_map_next(&fabric->tokens, &cursor); token; token = base_map_next(&fabric->tokens, &cursor))
     base_free(token);
   base_map_fini(&fabric->tokens);
-  base_map_fini(&fabric->connections);
 }

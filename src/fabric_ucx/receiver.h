@@ -1,4 +1,4 @@
-/* The receiving side: tokens, the connections that use them, and payloads that are still being fetched. */
+/* The receiving side: tokens, the connections that use them, and the pieces that come by them. */
 #ifndef FABRIC_UCX_RECEIVER_H
 #define FABRIC_UCX_RECEIVER_H
 
@@ -8,12 +8,10 @@
 kvf_status fabric_ucx_token_admit(struct fabric *fabric, uint64_t token, kvf_error **error_out);
 void fabric_ucx_token_drop(struct fabric *fabric, uint64_t token);
 
-/* The listener's callback. */
-void fabric_ucx_receiver_request(ucp_conn_request_h request, void *fabric);
-
 /* Messages; from inside UCX's callback. */
 void fabric_ucx_receiver_greet(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
-ucs_status_t fabric_ucx_receiver_place(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
+void fabric_ucx_receiver_begin(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
+void fabric_ucx_receiver_continue(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
 void fabric_ucx_receiver_land(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
 void fabric_ucx_receiver_part(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
 

@@ -4,13 +4,12 @@
  *        (the UCX endpoint is opened in settle)   any --disconnect--> ENDING --all sent--> freed            */
 #include "fabric_ucx/sender.h"
 
-#include <netinet/in.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/random.h"
 #include "fabric_ucx/blob.h"
-#include "fabric_ucx/device.h"
 #include "fabric_ucx/region.h"
 
 static struct fabric_ucx_endpoint *endpoint_of(const struct fabric_endpoint *endpoint) {
@@ -28,22 +27,11 @@ static void unsettle(struct fabric_ucx_endpoint *endpoint) {
   endpoint->fabric->kicked = true;
 }
 
-/* The body of a socket address is a struct sockaddr_in or sockaddr_in6 with a port. */
-static bool socket_is_sound(const uint8_t *body, size_t body_bytes) {
-  struct sockaddr_storage address = {0};
-  if (body_bytes < sizeof(struct sockaddr_in) || body_bytes > sizeof address) return false;
-  memcpy(&address, body, body_bytes);
-  if (fabric_ucx_device_address_bytes(&address) != body_bytes) return false;
-  /* Both families keep the port at the same place. */
-  return ((struct sockaddr_in *)&address)->sin_port != 0;
-}
-
 static bool take_address(struct fabric_ucx_endpoint *endpoint, const uint8_t *address, size_t address_bytes) {
-  enum fabric_ucx_blob_kind kind = endpoint->fabric->one_sided ? FABRIC_UCX_BLOB_WORKER : FABRIC_UCX_BLOB_SOCKET;
   if (address_bytes > FABRIC_ADDRESS_LIMIT_BYTES) return false;
-  const uint8_t *body = fabric_ucx_blob_open(address, address_bytes, kind, endpoint->incarnation, &endpoint->address_bytes);
+  const uint8_t *body = fabric_ucx_blob_open(address, address_bytes, fabric_ucx_address_kind(endpoint->fabric),
+                                             endpoint->incarnation, &endpoint->address_bytes);
   if (!body || !endpoint->address_bytes) return false;
-  if (kind == FABRIC_UCX_BLOB_SOCKET && !socket_is_sound(body, endpoint->address_bytes)) return false;
   memcpy(endpoint->address, body, endpoint->address_bytes);
   return true;
 }
@@ -58,8 +46,8 @@ kvf_status fabric_ucx_endpoint_connect(struct fabric *base, const uint8_t *addre
     base_free(endpoint);
     return base_error_give(BASE_ERROR(KVF_INVALID, NULL, "the peer's address is malformed or of another provider"), error_out);
   }
-  endpoint->id = ++fabric->endpoint_count;
-  if (!base_map_put(&fabric->endpoints, endpoint->id, endpoint)) {
+  if (base_random_fill(&endpoint->id, sizeof endpoint->id) || base_map_get(&fabric->endpoints, endpoint->id) ||
+      !base_map_put(&fabric->endpoints, endpoint->id, endpoint)) {
     base_free(endpoint);
     return base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for an endpoint"), error_out);
   }
@@ -81,22 +69,17 @@ void fabric_ucx_endpoint_disconnect(struct fabric_endpoint *base) {
   unsettle(endpoint);
 }
 
-/* In one-sided mode UCX tells nobody that we leave on purpose. */
+/* UCX tells nobody that we leave on purpose. */
 static void say_bye(struct fabric_ucx_endpoint *endpoint) {
   struct fabric_ucx_message bye;
-  fabric_ucx_message_init(&bye, FABRIC_UCX_BYE, endpoint->token, endpoint->incarnation);
+  fabric_ucx_message_init(&bye, FABRIC_UCX_BYE, endpoint->token, endpoint->id, endpoint->incarnation);
   fabric_ucx_message_post(&endpoint->way, &bye, NULL, 0);
 }
 
 static void say_hello(struct fabric_ucx_endpoint *endpoint) {
   struct fabric_ucx *fabric = endpoint->fabric;
   struct fabric_ucx_message hello;
-  fabric_ucx_message_init(&hello, FABRIC_UCX_HELLO, endpoint->token, endpoint->incarnation);
-  hello.number = endpoint->id;
-  if (!fabric->one_sided) {
-    fabric_ucx_message_post(&endpoint->way, &hello, NULL, 0);
-    return;
-  }
+  fabric_ucx_message_init(&hello, FABRIC_UCX_HELLO, endpoint->token, endpoint->id, endpoint->incarnation);
   uint8_t mine[FABRIC_ADDRESS_LIMIT_BYTES];
   size_t mine_bytes = fabric_ucx_open_address(fabric, fabric_ucx_connecting_worker(fabric), mine);
   if (!mine_bytes) fabric_ucx_way_fail(&endpoint->way, UCS_ERR_EXCEEDS_LIMIT);
@@ -105,16 +88,7 @@ static void say_hello(struct fabric_ucx_endpoint *endpoint) {
 
 static void open_way(struct fabric_ucx_endpoint *endpoint) {
   struct fabric_ucx *fabric = endpoint->fabric;
-  ucp_ep_params_t params = {0};
-  if (fabric->one_sided) {
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-    params.address = (const ucp_address_t *)endpoint->address;
-  } else {
-    params.field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS;
-    params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
-    params.sockaddr.addr = (const struct sockaddr *)endpoint->address;
-    params.sockaddr.addrlen = (socklen_t)endpoint->address_bytes;
-  }
+  ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, .address = (const ucp_address_t *)endpoint->address};
   ucs_status_t status = fabric_ucx_way_open(&endpoint->way, fabric, fabric_ucx_connecting_worker(fabric), &params);
   if (status == UCS_OK) {
     say_hello(endpoint);
@@ -125,16 +99,17 @@ static void open_way(struct fabric_ucx_endpoint *endpoint) {
 }
 
 void fabric_ucx_sender_answer(struct fabric_ucx *fabric, const struct fabric_ucx_message *message) {
-  struct fabric_ucx_endpoint *endpoint = base_map_get(&fabric->endpoints, message->number);
-  if (!endpoint || endpoint->token != message->token || endpoint->stage != FABRIC_UCX_CONNECTING || endpoint->error) return;
-  bool same = !memcmp(endpoint->incarnation, message->incarnation, sizeof endpoint->incarnation);
-  fabric->kicked = true;
-  if (message->kind == FABRIC_UCX_WELCOME && same) {
+  struct fabric_ucx_endpoint *endpoint = base_map_get(&fabric->endpoints, message->connection);
+  if (!endpoint || endpoint->token != message->token || endpoint->error || endpoint->disconnecting) return;
+  if (memcmp(endpoint->incarnation, message->incarnation, sizeof endpoint->incarnation)) return;
+  if (message->kind == FABRIC_UCX_WELCOME && endpoint->stage == FABRIC_UCX_CONNECTING) {
     endpoint->stage = FABRIC_UCX_READY;
-  } else if (!same) {
-    endpoint->error = BASE_ERROR(KVF_WRONG_PEER, NULL, "another process answers at the peer's address");
-  } else {
+    fabric->kicked = true;
+  } else if (message->kind == FABRIC_UCX_REFUSE && endpoint->stage == FABRIC_UCX_CONNECTING) {
     endpoint->error = BASE_ERROR(KVF_STALE, NULL, "the peer does not know the token of this connection");
+    unsettle(endpoint);
+  } else if (message->kind == FABRIC_UCX_REFUSE && endpoint->stage == FABRIC_UCX_READY) {
+    fabric_ucx_way_fail(&endpoint->way, UCS_ERR_REJECTED);
   }
 }
 
@@ -170,7 +145,7 @@ static bool end(struct fabric_ucx_endpoint *endpoint) {
   struct fabric_ucx *fabric = endpoint->fabric;
   if (endpoint->stage != FABRIC_UCX_DOWN) {
     if (endpoint->stage != FABRIC_UCX_ENDING) {
-      if (fabric->one_sided && endpoint->stage == FABRIC_UCX_READY) say_bye(endpoint);
+      if (endpoint->stage == FABRIC_UCX_READY) say_bye(endpoint);
       endpoint->stage = FABRIC_UCX_ENDING;
       endpoint->deadline_ns = base_clock_ns() + FABRIC_UCX_QUIET_NS;
       fabric_ucx_way_close(&endpoint->way);
@@ -228,7 +203,7 @@ bool fabric_ucx_sender_shut(struct fabric_ucx *fabric) {
   base_list_splice(&fabric->unsettled_endpoints, &fabric->steady_endpoints);
   BASE_LIST_EACH(&fabric->unsettled_endpoints, node) {
     struct fabric_ucx_endpoint *endpoint = BASE_CONTAINER(node, struct fabric_ucx_endpoint, link);
-    if (fabric->one_sided && endpoint->stage == FABRIC_UCX_READY && endpoint->way.state == FABRIC_UCX_WAY_OPEN) say_bye(endpoint);
+    if (endpoint->stage == FABRIC_UCX_READY && endpoint->way.state == FABRIC_UCX_WAY_OPEN) say_bye(endpoint);
     fabric_ucx_way_close(&endpoint->way);
     shut &= endpoint->way.state != FABRIC_UCX_WAY_CLOSING && base_list_empty(&endpoint->pieces);
   }

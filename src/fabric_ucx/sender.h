@@ -30,7 +30,8 @@ struct fabric_ucx_endpoint {
   size_t address_bytes;
 };
 
-/* A piece under way. One-sided: the puts and their flush first, then the message; else the message carries the payload. */
+/* A piece under way. One-sided: the puts and their flush first, then the message; else the message and those after it carry the
+ * payload. */
 struct fabric_ucx_piece {
   struct base_list link;
   struct fabric_ucx *fabric;
@@ -42,6 +43,8 @@ struct fabric_ucx_piece {
   ucs_status_t status;    /* the first failure */
   const char *call;       /* and what failed */
   struct fabric_ucx_message message;
+  struct fabric_ucx_message *more; /* message mode: of the fragments after the first */
+  size_t more_capacity;
   ucp_dt_iov_t *iov;
   size_t iov_capacity;
 };

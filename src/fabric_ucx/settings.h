@@ -10,7 +10,7 @@
 struct fabric_ucx_settings {
   char library[256]; /* "": the usual one */
   char devices[256];
-  uint64_t rendezvous_bytes;
+  uint64_t fragment_bytes; /* of a payload in one message */
   bool emulate;
 };
 

@@ -1,6 +1,6 @@
 /* The two providers over UCX. They share the code of this room and nothing else: each opens a UCX context of its own.
  *
- *   fabric_ucx_ops   "ucx"   UCX over TCP. Payloads travel in active messages that the receiver checks and places.
+ *   fabric_ucx_ops   "ucx"   UCX over TCP. Payloads travel in active messages; the receiver checks and places them.
  *   fabric_rdma_ops  "rdma"  RDMA devices only. Payloads are put, flushed, then announced by an active message.
  *
  * Settings (fabric_options.settings), mostly for tests:
@@ -8,7 +8,7 @@
  *   devices=FOLDER  look here for RDMA devices instead of /sys/class/infiniband (rdma)
  *   emulate=1       run the one-sided code over UCX's shared memory, within one host (rdma); only memory that the provider
  *                   allocated can be exposed then
- *   rendezvous=N    payloads above N bytes are fetched by the receiver, smaller ones travel with their header (ucx)
+ *   fragment=N      bytes of a payload in one message (ucx)
  *
  * Built without UCX's headers, or where its library cannot be loaded, open() gives UNAVAILABLE. */
 #ifndef FABRIC_UCX_UCX_H

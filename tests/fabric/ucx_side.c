@@ -66,7 +66,6 @@ static void count_sent(void *context, void *tag, kvf_error *error) {
   } else if (error) {
     side->broken_count++;
     side->broken_status = kvf_error_status(error);
-    kvf_error_format(error, side->broken_text, sizeof side->broken_text);
   }
   kvf_error_free(error);
 }
@@ -84,6 +83,7 @@ static void count_down(void *context, struct fabric_endpoint *endpoint, kvf_erro
   assert_non_null(error);
   side->down_count++;
   side->down_status = kvf_error_status(error);
+  kvf_error_format(error, side->down_text, sizeof side->down_text);
   kvf_error_free(error);
 }
 

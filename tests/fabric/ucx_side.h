@@ -30,7 +30,7 @@ struct ucx_side {
   uint64_t ready_count, down_count, sent_count, cancelled_count, broken_count;
   bool sent_after_down;
   kvf_status down_status, broken_status;
-  char broken_text[512];
+  char down_text[512];
 };
 
 /* 0, or the status of open; its error goes to @p error_out. */
