@@ -57,7 +57,8 @@ struct fabric_ucx {
   /* Receiving side. */
   struct base_map tokens;
   struct base_list steady_connections, unsettled_connections;
-  size_t stranger_count; /* connections that have not been welcomed */
+  struct base_list orphan_connections; /* gone for the caller; UCX has not ended their close */
+  size_t stranger_count;               /* connections that have not been welcomed */
 
   struct base_map regions;
   struct base_list memories;

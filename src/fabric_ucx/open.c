@@ -108,9 +108,11 @@ static kvf_status publish_address(struct fabric_ucx *fabric, kvf_error **error_o
 }
 
 static void init_lists(struct fabric_ucx *fabric) {
-  struct base_list *lists[] = {&fabric->steady_endpoints,   &fabric->unsettled_endpoints,   &fabric->orphan_endpoints,
-                               &fabric->finished_pieces,    &fabric->free_pieces,           &fabric->orphan_pieces,
-                               &fabric->steady_connections, &fabric->unsettled_connections, &fabric->memories};
+  struct base_list *lists[] = {&fabric->steady_endpoints,   &fabric->unsettled_endpoints,
+                               &fabric->orphan_endpoints,   &fabric->finished_pieces,
+                               &fabric->free_pieces,        &fabric->orphan_pieces,
+                               &fabric->steady_connections, &fabric->unsettled_connections,
+                               &fabric->orphan_connections, &fabric->memories};
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) base_list_init(lists[i]);
 }
 

@@ -146,23 +146,34 @@ static void bury(struct fabric_ucx_connection *connection) {
   struct fabric_ucx *fabric = connection->fabric;
   struct token *token = connection->welcomed && !connection->quiet ? base_map_get(&fabric->tokens, connection->token) : NULL;
   if (!connection->welcomed) fabric->stranger_count--;
-  base_list_remove(&connection->link);
   base_free(connection->receipt);
-  base_free(connection);
+  connection->receipt = NULL;
+  if (connection->way.state == FABRIC_UCX_WAY_CLOSING) {
+    move_to(&fabric->orphan_connections, connection);
+  } else {
+    base_list_remove(&connection->link);
+    base_free(connection);
+  }
   if (!token) return;
   token->connection = NULL;
   fabric->callbacks.token_lost(fabric->callbacks.context, token->value);
 }
 
-/* Tell the sender, if it can be told, and close. False: wait on. */
-static bool end(struct fabric_ucx_connection *connection) {
-  if (connection->way.state == FABRIC_UCX_WAY_OPEN) {
-    post_answer(connection, FABRIC_UCX_REFUSE);
-    fabric_ucx_way_close(&connection->way);
-  }
-  if (connection->way.state == FABRIC_UCX_WAY_CLOSING) return false;
+/* Tell the sender, if it can be told, and close. UCX may take long to end a close towards a dead process; nobody waits for that,
+ * since what comes in does not depend on the way back. */
+static void end(struct fabric_ucx_connection *connection) {
+  if (connection->way.state == FABRIC_UCX_WAY_OPEN) post_answer(connection, FABRIC_UCX_REFUSE);
+  fabric_ucx_way_close(&connection->way);
   bury(connection);
-  return true;
+}
+
+static void free_closed_orphans(struct fabric_ucx *fabric) {
+  BASE_LIST_EACH(&fabric->orphan_connections, node) {
+    struct fabric_ucx_connection *connection = BASE_CONTAINER(node, struct fabric_ucx_connection, link);
+    if (connection->way.state != FABRIC_UCX_WAY_CLOSED) continue;
+    base_list_remove(&connection->link);
+    base_free(connection);
+  }
 }
 
 static void settle_connection(struct fabric_ucx_connection *connection) {
@@ -172,7 +183,7 @@ static void settle_connection(struct fabric_ucx_connection *connection) {
   if (!connection->ending && connection->way.state == FABRIC_UCX_WAY_NONE) open_way_back(connection);
   if (!connection->ending && !connection->welcomed) claim_token(connection);
   if (connection->ending) {
-    if (!end(connection)) move_to(&fabric->unsettled_connections, connection);
+    end(connection);
   } else {
     move_to(connection->welcomed ? &fabric->steady_connections : &fabric->unsettled_connections, connection);
   }
@@ -186,6 +197,7 @@ void fabric_ucx_receiver_unsettle_broken(struct fabric_ucx *fabric) {
 }
 
 void fabric_ucx_receiver_settle(struct fabric_ucx *fabric) {
+  free_closed_orphans(fabric);
   struct base_list batch;
   base_list_init(&batch);
   base_list_splice(&batch, &fabric->unsettled_connections);
@@ -196,6 +208,7 @@ void fabric_ucx_receiver_settle(struct fabric_ucx *fabric) {
 bool fabric_ucx_receiver_shut(struct fabric_ucx *fabric) {
   bool shut = true;
   base_list_splice(&fabric->unsettled_connections, &fabric->steady_connections);
+  base_list_splice(&fabric->unsettled_connections, &fabric->orphan_connections);
   BASE_LIST_EACH(&fabric->unsettled_connections, node) {
     struct fabric_ucx_connection *connection = BASE_CONTAINER(node, struct fabric_ucx_connection, link);
     fabric_ucx_way_close(&connection->way);

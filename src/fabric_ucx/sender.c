@@ -188,7 +188,17 @@ void fabric_ucx_sender_unsettle_broken(struct fabric_ucx *fabric) {
   }
 }
 
+static void free_closed_orphans(struct fabric_ucx *fabric) {
+  BASE_LIST_EACH(&fabric->orphan_endpoints, node) {
+    struct fabric_ucx_endpoint *endpoint = BASE_CONTAINER(node, struct fabric_ucx_endpoint, link);
+    if (endpoint->way.state != FABRIC_UCX_WAY_CLOSED) continue;
+    base_list_remove(&endpoint->link);
+    base_free(endpoint);
+  }
+}
+
 void fabric_ucx_sender_settle(struct fabric_ucx *fabric) {
+  free_closed_orphans(fabric);
   fabric_ucx_piece_settle(fabric);
   /* Callbacks may move endpoints of the batch back; then they are met next time. */
   struct base_list batch;
