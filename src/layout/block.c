@@ -89,7 +89,7 @@ static inline struct strip open_strip(const struct layout_walk *walk, bool head_
                         .row_bytes = plane->head_bytes,
                         .token_rows = 1,
                         .row_stride = plane->head_stride_bytes};
-  if (!head_major && (cut->head_count == 1 || plane->head_stride_bytes == plane->head_bytes))
+  if (!head_major && plane->head_stride_bytes == plane->head_bytes)
     strip.row_bytes *= cut->head_count;
   else if (!head_major)
     strip.token_rows = cut->head_count;

@@ -9,7 +9,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "layout/complaint.h"
-#include "layout/name.h"
 #include "layout/order.h"
 
 /* One plane of one source. */

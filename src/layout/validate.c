@@ -1,6 +1,4 @@
 /* Is a plane list sound? Nothing else in the room defends itself against a plane that has not passed here. */
-#include <stdio.h>
-
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"

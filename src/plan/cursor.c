@@ -1,6 +1,4 @@
 /* Cutting a token range of some layers into pieces. The cursor and the totals take the same steps, so they cannot disagree. */
-#include <string.h>
-
 #include "base/checked.h"
 #include "base/error.h"
 #include "plan/plan.h"

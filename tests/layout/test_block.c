@@ -156,6 +156,27 @@ static void pairs_are_the_longest_rows_of_both_sides(void **state) {
   }
 }
 
+/* The second plane begins exactly where a further row of the first would, but steps differently from there. */
+static void rows_of_unequal_steps_are_not_merged(void **state) {
+  struct scene scene;
+  struct layout_block blocks[4];
+  struct layout_pair pairs[4];
+  struct layout_pair_walk walk_both;
+  make_scene(&scene, KVF_LAYOUT_NHD, KVF_LAYOUT_NHD, 4, 64, ascending);
+  scene.piece = (struct layout_piece){0, 2, 0, 64};
+  scene.target[1].address = scene.target[0].address + 64 * 8 * HEAD;
+  scene.source[1].address = scene.source[0].address + 64 * 2 * HEAD;
+  assert_int_equal(walk(&scene, LAYOUT_TARGET, blocks, 4), 1);
+  scene.target[1].token_stride_bytes = 16 * HEAD;
+  assert_int_equal(walk(&scene, LAYOUT_TARGET, blocks, 4), 2);
+  EXPECT_ROWS(blocks[1], (1 << 20) + 64 * 8 * HEAD, 2 * HEAD, 16 * HEAD, 64);
+  for (int unequal = 1; unequal >= 0; unequal--) {
+    scene.target[1].token_stride_bytes = unequal ? 16 * HEAD : 8 * HEAD;
+    layout_pair_walk_init(&walk_both, &scene.link, &scene.pages, &scene.pages, &scene.piece);
+    assert_int_equal(layout_pair_walk_next(&walk_both, pairs, 4), unequal ? 2 : 1);
+  }
+}
+
 static void bytes_of_a_piece_are_checked(void **state) {
   struct scene scene;
   uint64_t bytes = 7;
@@ -219,6 +240,7 @@ int main(void) {
       cmocka_unit_test(heads_that_lie_apart_are_a_block_a_token),
       cmocka_unit_test(pages_of_one_token_are_packed_by_token),
       cmocka_unit_test(pairs_are_the_longest_rows_of_both_sides),
+      cmocka_unit_test(rows_of_unequal_steps_are_not_merged),
       cmocka_unit_test(bytes_of_a_piece_are_checked),
       cmocka_unit_test(an_empty_piece_has_no_blocks),
       cmocka_unit_test(a_walk_costs_little),

@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "layout/block.h"
 
 static kvf_plane make_plane(uint32_t layer, uint32_t page_list, uint32_t page_tokens, uint32_t page_count) {

@@ -77,6 +77,13 @@ static void sizes_beyond_32_bits_are_split_and_beyond_64_refused(void **state) {
     sum += bytes;
   }
   assert_true(next == range.token_end && sum == totals.bytes);
+  /* A piece counts its tokens in 32 bits, however many bytes it may have. */
+  struct pair narrow;
+  make_pair(&narrow, KVF_LAYOUT_NHD, 8, 1, 64, 4);
+  const struct plan_range long_range = {0, 5ull << 30, 0, 1};
+  assert_int_equal(plan_cursor_init(&cursor, &narrow.link, &long_range, &(struct plan_limits){1ull << 40, 0}, NULL), KVF_OK);
+  for (next = 0; plan_cursor_next(&cursor, &piece, &bytes); next += bytes) assert_int_equal(bytes, piece.token_count);
+  assert_true(next == 2 * long_range.token_end);
   range.token_end = range.token_first + (1ull << 44);
   assert_int_equal(plan_cursor_init(&cursor, &pair.link, &range, &(struct plan_limits){1ull << 40, 0}, NULL), KVF_TOO_LARGE);
   range = (struct plan_range){0, 1ull << 43, 0, 2};
