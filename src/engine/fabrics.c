@@ -77,6 +77,7 @@ static kvf_status open_list(kvf_engine *engine, char *list, kvf_error **error_ou
 }
 
 kvf_status engine_fabrics_open(kvf_engine *engine, kvf_error **error_out) {
+  fabric_fault_offer(known_ops, sizeof known_ops / sizeof *known_ops);
   if (strcmp(engine->config.fabrics, "auto") == 0) {
     open_if_present(engine, "shm");
     open_if_present(engine, "rdma");

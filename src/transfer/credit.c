@@ -23,6 +23,7 @@ void transfer_grants_pump(struct transfer *transfer) {
                                                                     .region_generation = staging->generation,
                                                                     .region_base = (uintptr_t)staging->memory.address,
                                                                     .region_bytes = staging->memory.length,
+                                                                    .want_sequence = link->peer_want_sequence,
                                                                     .grant_count = 1,
                                                                     .grants = &entry});
   }
@@ -37,6 +38,8 @@ kvf_error *transfer_credit_granted(struct transfer_link *link, const struct wire
     link->credits = grown;
     link->credit_capacity = need * 2;
   }
+  /* Nothing is wanted any more, and the receiver did not know it yet: what comes with the present WANT's number is standing credit. */
+  bool overtaken = link->level == 0 && grant->want_sequence != link->want_sequence;
   for (uint32_t i = 0; i < grant->grant_count; i++) {
     const struct wire_grant_entry *entry = &grant->grants[i];
     link->credits[link->credit_count++] =
@@ -46,6 +49,7 @@ kvf_error *transfer_credit_granted(struct transfer_link *link, const struct wire
   link->staging_generation = grant->region_generation;
   link->staging_base = grant->region_base;
   link->staging_bytes = grant->region_bytes;
+  if (overtaken) transfer_credit_drop_all(link);
   transfer_link_dirty(link);
   return NULL;
 }
@@ -69,5 +73,5 @@ void transfer_credit_drop_all(struct transfer_link *link) {
 void transfer_credit_want(struct transfer_link *link, uint32_t level) {
   if (link->level == level || link->lost) return;
   link->level = level;
-  wire_want_encode(transfer_link_out(link), &(struct wire_want){.level = level});
+  wire_want_encode(transfer_link_out(link), &(struct wire_want){.level = level, .sequence = ++link->want_sequence});
 }

@@ -151,6 +151,7 @@ struct transfer_link {
   /* we receive from it */
   struct base_list recv_plans;
   struct base_list landings;
+  uint32_t peer_want_sequence;
 
   /* we send to it */
   struct base_list send_plans;
@@ -161,7 +162,8 @@ struct transfer_link {
   uint32_t staging_region; /* of the grants */
   uint64_t staging_generation, staging_base, staging_bytes;
   struct base_list unsent; /* copied pieces that the provider had no room for */
-  uint32_t level;  /* last WANT */
+  uint32_t level;  /* of the last WANT */
+  uint32_t want_sequence;
   uint32_t flying; /* pieces started and not finished */
   uint32_t mapped_jobs; /* copies that write through a mapping right now: it must stay */
 };

@@ -285,7 +285,12 @@ kvf_error *transfer_link_message(struct transfer_link *link, uint8_t type, const
     case WIRE_OPEN: { DECODE(open); transfer_send_opened_by(link, &open_message); break; }
     case WIRE_GRANT: { DECODE(grant); error = transfer_credit_granted(link, &grant_message); break; }
     case WIRE_RETURN: { DECODE(return); error = returned(link, &return_message); break; }
-    case WIRE_WANT: { DECODE(want); arena_want(transfer->arena, link->party, want_message.level); break; }
+    case WIRE_WANT: {
+      DECODE(want);
+      link->peer_want_sequence = want_message.sequence;
+      arena_want(transfer->arena, link->party, want_message.level);
+      break;
+    }
     case WIRE_REFRESH: { DECODE(refresh); transfer_exposure_refresh(transfer, &refresh_message); break; }
     case WIRE_FINAL: { DECODE(final); transfer_recv_final(link, &final_message); break; }
     case WIRE_DONE: { DECODE(done); transfer_send_done_by(link, &done_message); break; }

@@ -513,8 +513,11 @@ static uint32_t count_ready(const struct transfer_link *link) {
 void transfer_link_pump(struct transfer_link *link, uint64_t now_ns) {
   if (link->lost) return;
   if (base_list_empty(&link->ready) && !link->flying) {
-    transfer_credit_drop_all(link);
-    transfer_credit_want(link, 0);
+    /* Idle: all goes back, and the receiver grants anew what it lets stand. */
+    if (link->level) {
+      transfer_credit_want(link, 0);
+      transfer_credit_drop_all(link);
+    }
     return;
   }
   transfer_route_start(link, now_ns);

@@ -174,6 +174,7 @@ struct wire_grant {
   uint64_t region_generation;
   uint64_t region_base;  /* in the receiver's address space: for people only */
   uint64_t region_bytes;
+  uint32_t want_sequence; /* of the last WANT that was known when this was granted */
   uint32_t grant_count;
   const struct wire_grant_entry {
     uint32_t id, generation;
@@ -205,7 +206,8 @@ struct wire_done {
 };
 
 struct wire_want {
-  uint32_t level; /* extents the sender wants to hold at once */
+  uint32_t level;    /* extents the sender wants to hold at once */
+  uint32_t sequence; /* counts WANTs: comes back in GRANT */
 };
 
 struct wire_return {

@@ -67,6 +67,7 @@ void wire_grant_encode(struct wire_buffer *buffer, const struct wire_grant *mess
   wire_put_u64(buffer, message->region_generation);
   wire_put_u64(buffer, message->region_base);
   wire_put_u64(buffer, message->region_bytes);
+  wire_put_u32(buffer, message->want_sequence);
   if (wire_put_count(buffer, message->grant_count, WIRE_BATCH_LIMIT)) {
     for (uint32_t i = 0; i < message->grant_count; i++) {
       wire_put_u32(buffer, message->grants[i].id);
@@ -86,6 +87,7 @@ kvf_status wire_grant_decode(const uint8_t *payload, size_t payload_bytes, struc
   message.region_generation = wire_get_u64(&reader, "region_generation");
   message.region_base = wire_get_u64(&reader, "region_base");
   message.region_bytes = wire_get_u64(&reader, "region_bytes");
+  message.want_sequence = wire_get_u32(&reader, "want_sequence");
   message.grant_count = wire_get_count(&reader, WIRE_BATCH_LIMIT, GRANT_BYTES, "grants");
   struct wire_grant_entry *grants = wire_reader_alloc(&reader, message.grant_count, sizeof *grants);
   for (uint32_t i = 0; !reader.error && i < message.grant_count; i++) {
@@ -168,6 +170,7 @@ kvf_status wire_done_decode(const uint8_t *payload, size_t payload_bytes, struct
 void wire_want_encode(struct wire_buffer *buffer, const struct wire_want *message) {
   size_t frame_at = wire_frame_begin(buffer, WIRE_WANT);
   wire_put_u32(buffer, message->level);
+  wire_put_u32(buffer, message->sequence);
   wire_frame_end(buffer, frame_at);
 }
 
@@ -176,6 +179,7 @@ kvf_status wire_want_decode(const uint8_t *payload, size_t payload_bytes, struct
   struct wire_reader reader = wire_reader_open("WANT", payload, payload_bytes, scratch);
   struct wire_want message = {0};
   message.level = wire_get_u32(&reader, "level");
+  message.sequence = wire_get_u32(&reader, "sequence");
   if (!reader.error) *message_out = message;
   return wire_reader_close(&reader, error_out);
 }

@@ -239,11 +239,12 @@ static void build_grant(struct sample *sample, struct wire_grant *message) {
   message->region_generation = number(sample);
   message->region_base = number(sample);
   message->region_bytes = number(sample);
+  message->want_sequence = number32(sample);
   message->grant_count = some(sample, 30);
   message->grants = random_bytes(sample, message->grant_count * sizeof *message->grants);
 }
 static void describe_grant(FILE *out, const struct wire_grant *message) {
-  N32(region), N64(region_generation), N64(region_base), N64(region_bytes), N32(grant_count);
+  N32(region), N64(region_generation), N64(region_base), N64(region_bytes), N32(want_sequence), N32(grant_count);
   for (uint32_t i = 0; i < message->grant_count; i++) {
     const struct wire_grant_entry *grant = &message->grants[i];
     fprintf(out, "grant=%u,%u,%" PRIu64 ",%" PRIu64 "\n", grant->id, grant->generation, grant->offset, grant->length);
@@ -280,9 +281,10 @@ static void describe_done(FILE *out, const struct wire_done *message) {
 
 static void build_want(struct sample *sample, struct wire_want *message) {
   message->level = number32(sample);
+  message->sequence = number32(sample);
 }
 static void describe_want(FILE *out, const struct wire_want *message) {
-  N32(level);
+  N32(level), N32(sequence);
 }
 
 static void build_return(struct sample *sample, struct wire_return *message) {
