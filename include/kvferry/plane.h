@@ -54,7 +54,28 @@ typedef struct kvf_plane {
   uint64_t token_stride_bytes;
   uint64_t head_stride_bytes;
   uint64_t address; /* of page 0, token 0, head head_first; inside one registered region */
+
+  /* What a plain attention cache leaves 0. */
+  uint32_t part;          /* tells several arrays of one layer and role apart: the x, B and C of a convolution state */
+  uint32_t component;     /* KVF_COMPONENT_…: what a side may lack as a whole, by agreement */
+  uint32_t entry_tokens;  /* compressed layers: the plane holds one entry for this many tokens. "Token" above then reads "entry"; page_tokens
+                             and page lists stay in entries of this plane. 0 = 1 */
+  uint32_t window_tokens; /* only the last this many tokens of a request matter; 0 = all */
+  uint32_t per_request;   /* 1: not indexed by tokens: each request has one slot, the single page of its page list; page_tokens is 1 */
+  uint32_t token_parts;   /* context parallelism: this rank holds the entries e with (e / token_block) % token_parts == token_part, */
+  uint32_t token_part;    /* packed one after the other in its pages. token_parts 0 or 1 = all of them */
+  uint32_t token_block;   /* consecutive entries that stay together; 0 = 1 */
 } kvf_plane;
+
+enum {
+  KVF_COMPONENT_MAIN = 0,
+  KVF_COMPONENT_WINDOW = 1,
+  KVF_COMPONENT_INDEX = 2,
+  KVF_COMPONENT_SCALE = 3,
+  KVF_COMPONENT_STATE = 4,
+  KVF_COMPONENT_DRAFT = 5,
+  KVF_COMPONENT_LIMIT = 32 /* up to here numbers are free for the caller's own */
+};
 
 enum { KVF_PAGE_LIST_LIMIT = 16 };
 
