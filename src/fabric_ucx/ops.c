@@ -36,7 +36,8 @@ static size_t copy_address(const struct fabric *base, uint8_t *address) {
   .memory_alloc = fabric_ucx_memory_alloc, \
   .memory_free = fabric_ucx_memory_free, \
   .key_import = fabric_ucx_key_import, \
-  .key_drop = fabric_ucx_key_drop
+  .key_drop = fabric_ucx_key_drop, \
+  .token_live = fabric_ucx_token_live
 /* clang-format on */
 
 const struct fabric_ops fabric_ucx_ops = {COMMON_OPS, .name = "ucx", .traits = FABRIC_DIRECT, .direct_min_row_bytes = 2048,

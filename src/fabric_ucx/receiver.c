@@ -54,6 +54,11 @@ void fabric_ucx_token_drop(struct fabric *base, uint64_t value) {
   base_free(token);
 }
 
+bool fabric_ucx_token_live(struct fabric *fabric, uint64_t value) {
+  const struct token *token = base_map_get(&fabric_ucx_of(fabric)->tokens, value);
+  return token && token->connection;
+}
+
 static struct fabric_ucx_connection *create_connection(struct fabric_ucx *fabric, const uint8_t *address, size_t address_bytes) {
   struct fabric_ucx_connection *connection = base_calloc(1, sizeof *connection + address_bytes);
   if (!connection) return NULL;

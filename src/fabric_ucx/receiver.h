@@ -7,6 +7,7 @@
 
 kvf_status fabric_ucx_token_admit(struct fabric *fabric, uint64_t token, kvf_error **error_out);
 void fabric_ucx_token_drop(struct fabric *fabric, uint64_t token);
+bool fabric_ucx_token_live(struct fabric *fabric, uint64_t token);
 
 /* Messages; from inside UCX's callback. */
 void fabric_ucx_receiver_greet(struct fabric_ucx *fabric, const struct fabric_ucx_arrival *arrival);
