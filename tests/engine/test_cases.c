@@ -1,0 +1,238 @@
+/* Field cases that need whole engines: registration that fails, both directions, unadmitted receivers, prefix hits of the sender, odd sizes,
+ * error classes, many rooms at once. */
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct rig rig;
+
+static struct rig_options options_with(const char *fabrics) { return (struct rig_options){.engine = {.fabrics = fabrics}}; }
+
+static void a_registration_that_fails_names_the_buffer(void **state) { /* C03 */
+  rig_open(&rig, &(struct rig_options){0});
+  kvf_region_options regions[8];
+  kvf_region *opened[8];
+  kvf_error *error = NULL;
+  static char memory[8][4096];
+  for (int i = 0; i < 8; i++) {
+    regions[i] = (kvf_region_options)KVF_REGION_OPTIONS_INIT;
+    regions[i].address = memory[i];
+    regions[i].length_bytes = sizeof memory[i];
+  }
+  regions[5].kind = 77;
+  kvf_engine_stats before = KVF_ENGINE_STATS_INIT, after = KVF_ENGINE_STATS_INIT;
+  kvf_engine_stats_query(rig.decode[0].engine, &before, NULL);
+  assert_int_equal(kvf_region_open(rig.decode[0].engine, regions, 8, opened, &error), KVF_INVALID);
+  assert_string_equal(kvf_error_find(error, "index"), "5");
+  assert_non_null(kvf_error_find(error, "address"));
+  kvf_error_free(error);
+  kvf_engine_stats_query(rig.decode[0].engine, &after, NULL);
+  assert_int_equal(after.regions, before.regions); /* all or none */
+  rig_close(&rig);
+
+  /* Planes over memory that is not registered: no cache, so no peer ever comes up. */
+  kvf_engine_options engine_options = KVF_ENGINE_OPTIONS_INIT;
+  kvf_engine *engine = NULL;
+  kvf_plane planes[2];
+  kvf_planes_options planes_options = KVF_PLANES_OPTIONS_INIT;
+  kvf_cache_options cache_options = KVF_CACHE_OPTIONS_INIT;
+  kvf_cache *cache = NULL;
+  uint32_t count = 0;
+  uint64_t bytes = 0;
+  planes_options.layer_count = 1;
+  planes_options.heads_total = 1;
+  planes_options.head_bytes = 64;
+  planes_options.page_count = 1;
+  planes_options.address = (uintptr_t)memory;
+  assert_int_equal(kvf_planes_fill(&planes_options, planes, 2, &count, &bytes, NULL), KVF_OK);
+  assert_int_equal(kvf_engine_open(&engine_options, &engine, NULL), KVF_OK);
+  cache_options.planes = planes;
+  cache_options.plane_count = count;
+  assert_int_equal(kvf_cache_open(engine, &cache_options, &cache, &error), KVF_NOT_REGISTERED);
+  assert_string_equal(kvf_error_find(error, "plane"), "0");
+  kvf_error_free(error);
+  kvf_engine_close(engine);
+}
+
+static void the_way_back_uses_the_same_units(void **state) { /* C22: decode to prefill, over the connection that decode made */
+  static struct rig_pages source, target;
+  struct rig_options options = options_with("tcp");
+  rig_open(&rig, &options);
+  rig_connect(&rig);
+  kvf_peer *back = rig_wait(rig.prefill[0].engine, KVF_EVENT_PEER_UP).peer;
+  assert_non_null(back);
+  rig_run_room(&rig, 1, 100, 0, 100);
+  rig_pages_draw(&rig, &rig.options.decode, 0, 100, &source);
+  rig_pages_draw(&rig, &rig.options.prefill, 0, 100, &target);
+  kvf_send *send = rig_send_open(&rig.decode[0], 2);
+  rig_fill(&rig.decode[0], 2, &source, 0, 100);
+  rig_send_post(send, &source, 0, 100, true);
+  kvf_recv_options recv_options = KVF_RECV_OPTIONS_INIT;
+  kvf_recv *recv = NULL;
+  recv_options.room = 2;
+  recv_options.peers = &back;
+  recv_options.peer_count = 1;
+  recv_options.token_end = 100;
+  recv_options.page_lists = &target.list;
+  recv_options.page_list_count = 1;
+  assert_int_equal(kvf_recv_open(rig.prefill[0].engine, &recv_options, &recv, NULL), KVF_OK);
+  assert_int_equal(rig_wait(rig.decode[0].engine, KVF_EVENT_SEND_END).status, KVF_OK);
+  assert_int_equal(rig_wait(rig.prefill[0].engine, KVF_EVENT_RECV_END).status, KVF_OK);
+  assert_int_equal(rig_check(&rig.prefill[0], 2, &target, 0, 100), 0);
+  kvf_send_close(send);
+  kvf_recv_close(recv);
+  rig_close(&rig);
+}
+
+static void a_sender_far_ahead_of_its_receiver_neither_blocks_nor_fills_it(void **state) { /* C46 */
+  static struct rig_pages source, target;
+  struct rig_options options = options_with("tcp");
+  options.engine.arena_bytes = 64 << 10;
+  rig_open(&rig, &options);
+  rig_connect(&rig);
+  rig_run_room(&rig, 1, 100, 0, 100);
+  /* All six chunks are posted before the receiver exists; each is larger than the arena holds of it. */
+  rig_pages_draw(&rig, &rig.options.prefill, 0, 960, &source);
+  kvf_send *send = rig_send_open(&rig.prefill[0], 2);
+  rig_fill(&rig.prefill[0], 2, &source, 0, 960);
+  for (int chunk = 0; chunk < 6; chunk++) rig_send_post(send, &source, (uint64_t)chunk * 160, 160, chunk == 5);
+  usleep(100000);
+  assert_true(rig_arena_used(&rig.decode[0]) <= 64 << 10);
+  rig_pages_draw(&rig, &rig.options.decode, 0, 960, &target);
+  kvf_recv *recv = rig_recv_open(&rig, &rig.decode[0], 2, &target, 0, 960);
+  assert_int_equal(rig_wait(rig.prefill[0].engine, KVF_EVENT_SEND_END).status, KVF_OK);
+  assert_int_equal(rig_wait(rig.decode[0].engine, KVF_EVENT_RECV_END).status, KVF_OK);
+  assert_int_equal(rig_check(&rig.decode[0], 2, &target, 0, 960), 0);
+  kvf_send_close(send);
+  kvf_recv_close(recv);
+  rig_close(&rig);
+}
+
+static void chunks_of_the_sender_need_no_grid_of_the_receiver(void **state) { /* C52: chunk 2000, prompt 4000, 3000 cached at the sender */
+  struct rig_options options = options_with("tcp");
+  options.prefill.tp = 2;
+  options.prefill.page_tokens = options.decode.page_tokens = 20;
+  options.prefill.page_count = options.decode.page_count = 256;
+  options.head_bytes = 16;
+  options.decode_arena_bytes = 256 << 10;
+  rig_open(&rig, &options);
+  rig_connect(&rig);
+  rig_run_room(&rig, 1, 4000, 0, 2000);
+  rig_run_room(&rig, 2, 4000, 0, 4000);
+  rig_close(&rig);
+}
+
+static void sizes_are_rounded_or_refused_with_the_nearest(void **state) { /* C64 */
+  kvf_engine_options options = KVF_ENGINE_OPTIONS_INIT;
+  kvf_engine *engine = NULL;
+  kvf_error *error = NULL;
+  uint64_t bad[] = {1, 65535};
+  for (int i = 0; i < 2; i++) {
+    options.arena_bytes = bad[i];
+    assert_int_equal(kvf_engine_open(&options, &engine, &error), KVF_INVALID);
+    assert_string_equal(kvf_error_find(error, "least"), "65536");
+    kvf_error_free(error);
+  }
+  options.arena_bytes = 6500 * 32;
+  assert_int_equal(kvf_engine_open(&options, &engine, NULL), KVF_OK);
+  kvf_engine_stats stats = KVF_ENGINE_STATS_INIT;
+  kvf_engine_stats_query(engine, &stats, NULL);
+  assert_int_equal(stats.arena_capacity_bytes, 131072);
+  kvf_engine_close(engine);
+}
+
+static void each_class_of_failure_keeps_its_name(void **state) { /* C132 */
+  kvf_engine_options options = KVF_ENGINE_OPTIONS_INIT;
+  kvf_engine *engine = NULL, *other = NULL;
+  kvf_error *error = NULL;
+  options.listen = "127.0.0.1";
+  assert_int_equal(kvf_engine_open(&options, &engine, &error), KVF_BAD_ADDRESS);
+  kvf_error_free(error);
+  options.listen = NULL;
+  options.fabrics = "quantum";
+  assert_int_equal(kvf_engine_open(&options, &engine, &error), KVF_INVALID);
+  kvf_error_free(error);
+  options.fabrics = "tcp";
+  assert_int_equal(kvf_engine_open(&options, &engine, NULL), KVF_OK);
+  /* A port in use: the system's own code is innermost. */
+  options.listen = kvf_engine_address(engine);
+  assert_int_equal(kvf_engine_open(&options, &other, &error), KVF_SYSTEM);
+  assert_string_equal(kvf_error_find(error, "errno"), "98");
+  kvf_error_free(error);
+  /* Nobody listens there: unreachable, with both addresses, and not "lost". */
+  const char *nowhere = "127.0.0.1:1";
+  kvf_peer *peer = NULL;
+  assert_int_equal(kvf_peer_connect(engine, &nowhere, 1, &peer, NULL), KVF_OK);
+  kvf_event down = rig_wait(engine, KVF_EVENT_PEER_DOWN);
+  assert_int_equal(down.status, KVF_UNREACHABLE);
+  assert_string_equal(kvf_error_find(down.error, "remote"), "127.0.0.1:1");
+  kvf_error_free(down.error);
+  kvf_peer_close(peer);
+  kvf_engine_close(engine);
+}
+
+static void many_rooms_at_once(void **state) { /* C94: 37 at once; C123: 128 at once */
+  enum { ROOMS = 128, TOKENS = 40 };
+  static struct rig_pages source[ROOMS], target[ROOMS];
+  static kvf_send *sends[ROOMS];
+  static kvf_recv *recvs[ROOMS];
+  struct rig_options options = options_with("tcp");
+  options.engine.arena_bytes = 1 << 20;
+  options.prefill.page_count = options.decode.page_count = ROOMS * 3;
+  rig_open(&rig, &options);
+  rig_connect(&rig);
+  for (int i = 0; i < ROOMS; i++) {
+    /* Disjoint pages, in an order of their own. */
+    for (uint32_t k = 0; k < 3; k++) {
+      source[i].pages[k] = (uint32_t)(i * 3 + (int)k) * 5 % (ROOMS * 3);
+      target[i].pages[k] = (uint32_t)(i * 3 + (int)k) * 7 % (ROOMS * 3);
+    }
+    source[i].list = (kvf_page_list){.page_count = 3, .pages = source[i].pages};
+    target[i].list = (kvf_page_list){.page_count = 3, .pages = target[i].pages};
+    rig_fill(&rig.prefill[0], (uint64_t)i, &source[i], 0, TOKENS);
+  }
+  for (int i = 0; i < ROOMS; i++) recvs[i] = rig_recv_open(&rig, &rig.decode[0], (uint64_t)i, &target[i], 0, TOKENS);
+  for (int i = ROOMS; i-- > 0;) {
+    sends[i] = rig_send_open(&rig.prefill[0], (uint64_t)i);
+    rig_send_post(sends[i], &source[i], 0, TOKENS, true);
+  }
+  for (int i = 0; i < ROOMS; i++) {
+    assert_int_equal(rig_wait(rig.prefill[0].engine, KVF_EVENT_SEND_END).status, KVF_OK);
+    assert_int_equal(rig_wait(rig.decode[0].engine, KVF_EVENT_RECV_END).status, KVF_OK);
+  }
+  /* Each room is right: compare with the source, page by page, through a check that knows one room at a time. */
+  for (int i = 0; i < ROOMS; i++) {
+    unsigned char *copy = malloc(rig.decode[0].pool_bytes);
+    memcpy(copy, rig.decode[0].pool, rig.decode[0].pool_bytes);
+    uint64_t others = 0;
+    for (uint64_t byte = 0; byte < rig.decode[0].pool_bytes; byte++) others += copy[byte] != 0;
+    uint64_t own = (uint64_t)TOKENS * 4 * 64 * 2 * 2;
+    /* What is not this room's is counted as wrong: exactly the other rooms' bytes must be. */
+    assert_int_equal(rig_check(&rig.decode[0], (uint64_t)i, &target[i], 0, TOKENS), others - own);
+    memcpy(rig.decode[0].pool, copy, rig.decode[0].pool_bytes);
+    for (uint32_t p = 0; p < rig.decode[0].plane_count; p++) {
+      const kvf_plane *plane = &rig.decode[0].planes[p];
+      for (int k = 0; k < 3; k++) memset((void *)(uintptr_t)(plane->address + target[i].pages[k] * plane->page_stride_bytes), 0, plane->page_stride_bytes);
+    }
+    free(copy);
+    kvf_send_close(sends[i]);
+    kvf_recv_close(recvs[i]);
+  }
+  rig_close(&rig);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_registration_that_fails_names_the_buffer),
+      cmocka_unit_test(the_way_back_uses_the_same_units),
+      cmocka_unit_test(a_sender_far_ahead_of_its_receiver_neither_blocks_nor_fills_it),
+      cmocka_unit_test(chunks_of_the_sender_need_no_grid_of_the_receiver),
+      cmocka_unit_test(sizes_are_rounded_or_refused_with_the_nearest),
+      cmocka_unit_test(each_class_of_failure_keeps_its_name),
+      cmocka_unit_test(many_rooms_at_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
