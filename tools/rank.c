@@ -120,10 +120,18 @@ static size_t find_peer(struct rank *rank, kvf_peer *peer, bool add) {
   return rank->peer_count++;
 }
 
+/* A lost peer comes back by itself; one that refuses us does not. */
+static bool is_final(kvf_status status) {
+  return status == KVF_INCOMPATIBLE || status == KVF_AUTH_FAILED || status == KVF_UNSUPPORTED || status == KVF_UNAVAILABLE ||
+         status == KVF_NOT_COVERED;
+}
+
 static void note_peer_down(struct rank *rank, const kvf_event *event) {
   char text[RECORD_TEXT_LIMIT + 1];
+  bool told_as_failure = rank->start_ns == 0 && is_final(kvf_error_status(event->error));
+  if (told_as_failure || rank->ended_count == rank->setup->workload->count) return;
   kvf_error_format(event->error, text, sizeof text);
-  if (rank->ended_count < rank->setup->workload->count) record_write(rank->setup->report_fd, RECORD_NOTE, NULL, text);
+  record_write(rank->setup->report_fd, RECORD_NOTE, NULL, text);
 }
 
 static void take_event(struct rank *rank, const kvf_event *event) {
@@ -143,12 +151,6 @@ static void take_event(struct rank *rank, const kvf_event *event) {
     prefill_end(rank, room, event);
   else
     decode_end(rank, room, event);
-}
-
-/* A lost peer comes back by itself; one that refuses us does not. */
-static bool is_final(kvf_status status) {
-  return status == KVF_INCOMPATIBLE || status == KVF_AUTH_FAILED || status == KVF_UNSUPPORTED || status == KVF_UNAVAILABLE ||
-         status == KVF_NOT_COVERED;
 }
 
 /* Takes what there is. *refused_out gets the first refusal that will not change by waiting; the caller owns it. */
@@ -230,7 +232,8 @@ static void find_route(const struct rank *rank, struct record_summary *summary, 
   *route = (kvf_peer_state)KVF_PEER_STATE_INIT;
   for (size_t i = 0; i < rank->peer_count; i++) {
     kvf_peer_state state = KVF_PEER_STATE_INIT;
-    if (kvf_peer_query(rank->peers[i], &state, NULL) != KVF_OK || !state.fabric[0]) continue;
+    bool unused = kvf_peer_query(rank->peers[i], &state, NULL) != KVF_OK || !state.fabric[0] || state.way == KVF_WAY_AUTO;
+    if (unused) continue; /* no plane in common */
     if (!route->fabric[0]) *route = state;
     if (strcmp(route->fabric, state.fabric)) snprintf(route->fabric, sizeof route->fabric, "mixed");
   }
