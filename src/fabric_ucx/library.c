@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include "fabric_ucx/device.h"
+
 static const struct {
   const char *name;
   const char *value;
@@ -33,6 +35,8 @@ static kvf_error *explain_loader(const char *what) {
 
 kvf_status fabric_ucx_library_load(const char *soname, struct fabric_ucx_library *library_out, kvf_error **error_out) {
   for (size_t i = 0; i < sizeof environment / sizeof *environment; i++) setenv(environment[i].name, environment[i].value, 0);
+  /* UCX replaces mmap, madvise and others in the whole process to watch over its registration cache, which only devices need. */
+  if (!fabric_ucx_device_exists(FABRIC_UCX_DEVICE_FOLDER)) setenv("UCX_MEM_EVENTS", "no", 0);
   void *handle = dlopen(soname ? soname : "libucp.so.0", RTLD_NOW | RTLD_LOCAL);
   if (!handle) return base_error_give(explain_loader("UCX cannot be loaded"), error_out);
 #define LOOK_UP(name)                                          \

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric_ucx/device.h"
+
 /* The default fits a TCP segment of UCX as library.c sets it, with all headers. */
 enum { FRAGMENT_BYTES = 56 << 10, FRAGMENT_LIMIT_BYTES = 1 << 20 };
 
@@ -33,7 +35,7 @@ static bool set_value(struct fabric_ucx_settings *settings, const char *key, con
 }
 
 kvf_status fabric_ucx_settings_decode(const char *text, struct fabric_ucx_settings *settings_out, kvf_error **error_out) {
-  struct fabric_ucx_settings settings = {.devices = "/sys/class/infiniband", .fragment_bytes = FRAGMENT_BYTES};
+  struct fabric_ucx_settings settings = {.devices = FABRIC_UCX_DEVICE_FOLDER, .fragment_bytes = FRAGMENT_BYTES};
   char copy[600];
   if (text && strlen(text) >= sizeof copy)
     return base_error_give(BASE_ERROR(KVF_INVALID, NULL, "the settings are too long"), error_out);
