@@ -84,6 +84,7 @@ struct transfer_plan {
   struct layout_link link;
   kvf_plane *mapped_planes; /* sender, direct over mapped pools: the target planes at our addresses; else NULL */
   struct layout_link mapped_link;
+  uint64_t row_bytes; /* the smallest run that is contiguous on both sides, pages apart */
   struct plan_way_choice choice; /* sender: what this plan takes, once the route is up */
   uint32_t choice_epoch;         /* of the route it was chosen for; 0: not yet */
 };

@@ -78,6 +78,7 @@ struct transfer_plan *transfer_plan_create(uint32_t id, const struct layout_cuts
   plan->cuts = (struct layout_cuts){.cuts = copy, .count = cuts->count};
   plan->link = (struct layout_link){
       .source_planes = source->planes, .target_planes = target->planes, .cuts = copy, .cut_count = cuts->count};
+  plan->row_bytes = plan_row_bytes(&plan->link);
   base_list_init(&plan->node);
   return plan;
 }

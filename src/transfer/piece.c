@@ -257,16 +257,23 @@ static bool send_copied(struct transfer_piece *piece) {
   return send_piece(piece, &whole, piece->gather ? 1 : 0);
 }
 
+/* What a per-slice method would have written in its place: runs that are contiguous on both sides. The source's runs are known; of the
+ * target's pages only the planes are, so its runs are taken from them. */
+static void count_slices(struct transfer_piece *piece, uint64_t source_runs) {
+  struct transfer_send *send = piece->leg->send;
+  if (piece->attempt > 1) return;
+  uint64_t slices = base_max_u64(source_runs, piece->bytes / piece->leg->plan->row_bytes);
+  send->result.slices += slices;
+  stats_counter_add(&send->transfer->counters->slices_replaced, slices);
+}
+
 static void copy_done(struct transfer_job *job) {
   struct transfer_piece *piece = BASE_CONTAINER(job, struct transfer_piece, job);
   struct transfer_send *send = piece->leg->send;
   send->transfer->job_count--;
   send->result.gather_ns += job->elapsed_ns;
   stats_counter_add(&send->transfer->counters->gather_ns, job->elapsed_ns);
-  if (piece->attempt == 1) {
-    send->result.slices += job->slices;
-    stats_counter_add(&send->transfer->counters->slices_replaced, job->slices);
-  }
+  count_slices(piece, job->slices);
   if (piece->mapped) piece->leg->link->mapped_jobs--;
   set_busy(piece, false);
   if (end_if_closed(piece)) return;
@@ -349,10 +356,7 @@ static void start_direct(struct transfer_piece *piece) {
     fail_piece(piece, BASE_ERROR(KVF_UNSUPPORTED, NULL, "the piece has more rows than one vectored write takes"));
     return;
   }
-  if (piece->attempt == 1) {
-    piece->leg->send->result.slices += count;
-    stats_counter_add(&piece->leg->send->transfer->counters->slices_replaced, count);
-  }
+  count_slices(piece, count);
   if (send_piece(piece, iov, count)) return;
   /* Its rows are listed anew when there is room: this was no attempt. */
   base_list_remove(&piece->unsent_node);

@@ -254,7 +254,7 @@ kvf_status transfer_route_choose_way(struct transfer_leg *leg, kvf_error **error
   if (plan->choice_epoch == link->route.epoch) return KVF_OK;
   const struct fabric_ops *ops = link->route.endpoint->ops;
   struct plan_way_facts facts = {.demanded = link->transfer->way,
-                                 .row_bytes = plan_row_bytes(&plan->link),
+                                 .row_bytes = plan->row_bytes,
                                  .direct_min_row_bytes = ops->direct_min_row_bytes};
   kvf_error *error = NULL;
   if (!(ops->traits & FABRIC_DIRECT)) {
