@@ -91,7 +91,7 @@ bool crew_add(struct crew *crew, const struct rank_setup *setup, struct complain
   *member =
       (struct crew_member){.role = setup->role, .rank = setup->rank, .pid = pid, .report_fd = report[0], .control_fd = control[1]};
   snprintf(member->name, sizeof member->name, "%s-%u", settings_role_name(setup->role), setup->rank);
-  crew->heard_ns = moment_now_ns();
+  member->heard_ns = moment_now_ns();
   return true;
 }
 
@@ -122,7 +122,7 @@ static void take_record(struct crew *crew, struct crew_member *member, const str
 static void hear_member(struct crew *crew, struct crew_member *member) {
   struct record record;
   int got = record_read(&member->reader, member->report_fd), more;
-  crew->heard_ns = moment_now_ns();
+  member->heard_ns = moment_now_ns();
   while ((more = record_next(&member->reader, &record)) > 0) take_record(crew, member, &record);
   if (got >= 0 && more == 0) return;
   close(member->report_fd);

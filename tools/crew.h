@@ -19,6 +19,7 @@ struct crew_member {
   int wait_status;
   char address[64]; /* "" until it listens */
   bool ready, finished;
+  uint64_t heard_ns;                   /* when it last said anything */
   char failure[RECORD_TEXT_LIMIT + 1]; /* why it gave up, as it said itself */
   struct record_reader reader;
 };
@@ -29,7 +30,6 @@ struct crew {
   struct pollfd *polled; /* [capacity + 1] */
   int signal_fd;         /* SIGINT, SIGTERM, SIGHUP and SIGCHLD */
   int caught_signal;     /* the first of the three that ask us to stop */
-  uint64_t heard_ns;     /* when a member last said anything */
   void (*room)(void *context, struct crew_member *member, const struct record *record); /* RECORD_ROOM and RECORD_SUMMARY */
   void (*note)(void *context, struct crew_member *member, const char *text);
   void *context;

@@ -233,9 +233,8 @@ static void find_route(const struct rank *rank, struct record_summary *summary, 
   for (size_t i = 0; i < rank->peer_count; i++) {
     kvf_peer_state state = KVF_PEER_STATE_INIT;
     bool unused = kvf_peer_query(rank->peers[i], &state, NULL) != KVF_OK || !state.fabric[0] || state.way == KVF_WAY_AUTO;
-    if (unused) continue; /* no plane in common */
-    /* A peer with which nothing is shared has a fabric and no way. */
-    if (!route->fabric[0] || (route->way == KVF_WAY_AUTO && state.way != KVF_WAY_AUTO)) *route = state;
+    if (unused) continue; /* a peer with which nothing is shared has a fabric and no way */
+    if (!route->fabric[0]) *route = state;
     if (strcmp(route->fabric, state.fabric)) snprintf(route->fabric, sizeof route->fabric, "mixed");
   }
   summary->way = route->way;

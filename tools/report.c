@@ -119,7 +119,8 @@ void report_add_summary(struct report *report, enum role role, uint32_t rank, co
 
 void report_add_failure(struct report *report, const char *rank_name, const char *text) {
   report->error_total++;
-  if (report->error_count == REPORT_ERROR_LIMIT) return;
+  if (report->error_count == REPORT_ERROR_LIMIT && report->errors[REPORT_ERROR_LIMIT - 1].request < 0) return;
+  if (report->error_count == REPORT_ERROR_LIMIT) report->error_count--; /* it says more than one room among many */
   struct report_error *error = &report->errors[report->error_count++];
   error->request = -1;
   snprintf(error->rank, sizeof error->rank, "%s", rank_name);

@@ -72,18 +72,28 @@ static bool holds_for_all(const struct run *run, bool (*holds)(const struct crew
   return true;
 }
 
-/* Listens until it holds for all members. @p silence_ns without a word from anyone is too long. */
+/* A member for which it does not hold yet and that has said nothing for too long: stuck, or stopped. */
+static const struct crew_member *find_silent(const struct run *run, bool (*holds)(const struct crew_member *member),
+                                             uint64_t silence_ns) {
+  for (size_t i = 0; i < run->crew.count; i++) {
+    const struct crew_member *member = &run->crew.members[i];
+    if (!holds(member) && moment_now_ns() - member->heard_ns > silence_ns) return member;
+  }
+  return NULL;
+}
+
+/* Listens until it holds for all members. */
 static bool wait_for_all(struct run *run, bool (*holds)(const struct crew_member *member), const char *what, uint64_t silence_ns) {
   char text[160];
-  run->crew.heard_ns = moment_now_ns();
+  for (size_t i = 0; i < run->crew.count; i++) run->crew.members[i].heard_ns = moment_now_ns();
   while (!holds_for_all(run, holds)) {
     crew_listen(&run->crew, LISTEN_MS);
     if (is_broken(run)) return false;
-    uint64_t now_ns = moment_now_ns();
-    progress_update(&run->progress, run->report.ended_rooms, run->workload.count, run->report.live_bytes, now_ns);
-    if (now_ns - run->crew.heard_ns <= silence_ns) continue;
-    snprintf(text, sizeof text, "no rank said anything for %.0f s while they should %s", (double)silence_ns / 1e9, what);
-    report_add_failure(&run->report, "", text);
+    progress_update(&run->progress, run->report.ended_rooms, run->workload.count, run->report.live_bytes, moment_now_ns());
+    const struct crew_member *silent = find_silent(run, holds, silence_ns);
+    if (!silent) continue;
+    snprintf(text, sizeof text, "said nothing for %.0f s while it should %s", (double)silence_ns / 1e9, what);
+    report_add_failure(&run->report, silent->name, text);
     return false;
   }
   return true;
@@ -114,7 +124,7 @@ static bool start_ranks(struct run *run) {
   for (int role = 0; role < 2; role++) {
     if (!run->plan->has_side[role]) continue;
     if (!start_side(run, (enum role)role)) return false;
-    if (!wait_for_all(run, is_listening, "open their engines", STUCK_SECONDS * 2 * MOMENT_SECOND)) return false;
+    if (!wait_for_all(run, is_listening, "open its engine", STUCK_SECONDS * 2 * MOMENT_SECOND)) return false;
     for (size_t i = 0; i < run->crew.count && role == ROLE_PREFILL; i++) run->addresses[i] = run->crew.members[i].address;
   }
   for (size_t i = 0; i < run->crew.count && run->plan->announce; i++)
@@ -122,7 +132,7 @@ static bool start_ranks(struct run *run) {
   return true;
 }
 
-/* The longest that all ranks may be silent while they work: a room's deadline, and a gap between arrivals. */
+/* The longest that a rank may be silent while it works: a room's deadline, and a gap between arrivals. */
 static uint64_t count_silence_ns(const struct run *run) {
   uint64_t gap_ns = 0;
   for (size_t i = 1; i < run->workload.count; i++) {
