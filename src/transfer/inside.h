@@ -337,7 +337,7 @@ void transfer_link_dirty(struct transfer_link *link);
 /* The frames of this turn, acknowledgements first. */
 struct wire_buffer *transfer_link_out(struct transfer_link *link);
 void transfer_link_ack(struct transfer_link *link, const struct wire_ack_entry *ack);
-void transfer_link_post_fail(struct transfer_link *link, uint64_t room, const kvf_error *error);
+void transfer_link_post_fail(struct transfer_link *link, uint64_t room, bool by_receiver, const kvf_error *error);
 void transfer_link_flush(struct transfer_link *link);
 struct transfer_plan *transfer_plan_find(struct base_list *plans, uint32_t id);
 struct transfer_plan *transfer_plan_create(uint32_t id, const struct layout_cuts *cuts, const kvf_rank_planes *source,

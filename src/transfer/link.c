@@ -37,9 +37,9 @@ void transfer_link_ack(struct transfer_link *link, const struct wire_ack_entry *
   transfer_link_dirty(link);
 }
 
-void transfer_link_post_fail(struct transfer_link *link, uint64_t room, const kvf_error *error) {
+void transfer_link_post_fail(struct transfer_link *link, uint64_t room, bool by_receiver, const kvf_error *error) {
   if (link->lost) return;
-  wire_fail_encode(transfer_link_out(link), &(struct wire_fail){.room = room, .error = (kvf_error *)error});
+  wire_fail_encode(transfer_link_out(link), &(struct wire_fail){.room = room, .by_receiver = by_receiver, .error = (kvf_error *)error});
 }
 
 void transfer_link_flush(struct transfer_link *link) {
@@ -264,10 +264,10 @@ static kvf_error *returned(struct transfer_link *link, const struct wire_return 
 }
 
 static void fail_arrived(struct transfer_link *link, const struct wire_fail *message) {
-  if (transfer_recv_leg_find(link, message->room))
-    transfer_recv_failed_by(link, message->room, message->error);
-  else
+  if (message->by_receiver)
     transfer_send_failed_by(link, message->room, message->error);
+  else
+    transfer_recv_failed_by(link, message->room, message->error);
 }
 
 #define DECODE(noun)                \

@@ -27,7 +27,7 @@ static void free_parked(struct transfer_parked *parked) {
 
 static void refuse(struct transfer_link *link, uint64_t room, kvf_status status, const char *why) {
   kvf_error *error = base_error_add(BASE_ERROR(status, NULL, "%s", why), "room", "%llu", (unsigned long long)room);
-  transfer_link_post_fail(link, room, error);
+  transfer_link_post_fail(link, room, false, error);
   kvf_error_free(error);
 }
 

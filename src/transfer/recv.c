@@ -276,7 +276,7 @@ void transfer_recv_fail(struct transfer_recv *recv, kvf_error *error, const stru
   bool fenced = true;
   for (uint32_t i = 0; i < recv->leg_count; i++) {
     struct transfer_recv_leg *leg = &recv->legs[i];
-    if (leg->link != except) transfer_link_post_fail(leg->link, recv->room, error);
+    if (leg->link != except) transfer_link_post_fail(leg->link, recv->room, true, error);
     transfer_landings_detach(leg);
     fenced = fenced && !leg->fence_needed;
   }
@@ -309,7 +309,13 @@ void transfer_recv_settle(struct transfer_recv *recv) {
 
 void transfer_recv_failed_by(struct transfer_link *link, uint64_t room, kvf_error *error) {
   struct transfer_recv_leg *leg = transfer_recv_leg_find(link, room);
-  transfer_recv_fail(leg->recv, transfer_peer_failed(link, room, error), link);
+  if (leg) {
+    transfer_recv_fail(leg->recv, transfer_peer_failed(link, room, error), link);
+  } else {
+    /* Ended here already, or never opened: then its OPEN will be answered. */
+    stats_counter_add(&link->transfer->counters->messages_refused, 1);
+    kvf_error_free(error);
+  }
 }
 
 void transfer_recv_fenced(struct transfer_link *link, uint64_t room) {

@@ -161,10 +161,10 @@ void transfer_send_opened_by(struct transfer_link *link, const struct wire_open 
   if (!send) {
     const struct transfer_ended *ended = find_ended(transfer, open->room);
     if (ended) {
-      transfer_link_post_fail(link, open->room, ended->error);
+      transfer_link_post_fail(link, open->room, false, ended->error);
     } else if (transfer->draining) {
       kvf_error *error = BASE_ERROR(KVF_DRAINING, NULL, "this rank takes no new rooms");
-      transfer_link_post_fail(link, open->room, error);
+      transfer_link_post_fail(link, open->room, false, error);
       kvf_error_free(error);
     } else {
       transfer_park_open(link, open);
@@ -172,14 +172,14 @@ void transfer_send_opened_by(struct transfer_link *link, const struct wire_open 
     return;
   }
   if (send->failing) {
-    transfer_link_post_fail(link, open->room, send->error);
+    transfer_link_post_fail(link, open->room, false, send->error);
     return;
   }
   kvf_error *error = check_open(link, send, open);
   struct transfer_leg *leg = error ? NULL : create_leg(link, send, open);
   if (!error && !leg) error = BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a leg");
   if (error) {
-    transfer_link_post_fail(link, open->room, error);
+    transfer_link_post_fail(link, open->room, false, error);
     transfer_send_fail(send, error, link);
     return;
   }
@@ -209,7 +209,7 @@ void transfer_send_fail(struct transfer_send *send, kvf_error *error, const stru
   send->failing_since_ns = base_clock_ns();
   BASE_LIST_EACH(&send->legs, node) {
     struct transfer_leg *leg = BASE_CONTAINER(node, struct transfer_leg, send_node);
-    if (!leg->done && leg->link != except) transfer_link_post_fail(leg->link, send->room, error);
+    if (!leg->done && leg->link != except) transfer_link_post_fail(leg->link, send->room, false, error);
     close_leg(leg);
   }
   if (send->busy_count)

@@ -236,6 +236,7 @@ struct wire_final {
 
 struct wire_fail {
   uint64_t room;
+  uint32_t by_receiver; /* 1: the receiving rank failed it, 0: the sending one; one id may be both between two ranks */
   kvf_error *error; /* as in wire_refuse */
 };
 

@@ -259,6 +259,7 @@ kvf_status wire_final_decode(const uint8_t *payload, size_t payload_bytes, struc
 void wire_fail_encode(struct wire_buffer *buffer, const struct wire_fail *message) {
   size_t frame_at = wire_frame_begin(buffer, WIRE_FAIL);
   wire_put_u64(buffer, message->room);
+  wire_put_u32(buffer, message->by_receiver);
   wire_put_error(buffer, message->error);
   wire_frame_end(buffer, frame_at);
 }
@@ -268,6 +269,7 @@ kvf_status wire_fail_decode(const uint8_t *payload, size_t payload_bytes, struct
   struct wire_reader reader = wire_reader_open("FAIL", payload, payload_bytes, scratch);
   struct wire_fail message = {0};
   message.room = wire_get_u64(&reader, "room");
+  message.by_receiver = wire_get_u32(&reader, "by_receiver");
   message.error = wire_get_error(&reader, "error");
   if (!reader.error) *message_out = message;
   return wire_reader_close(&reader, error_out);

@@ -319,10 +319,10 @@ static void describe_final(FILE *out, const struct wire_final *message) {
 }
 
 static void build_fail(struct sample *sample, struct wire_fail *message) {
-  *message = (struct wire_fail){.room = number(sample), .error = random_error(sample)};
+  *message = (struct wire_fail){.room = number(sample), .by_receiver = number32(sample), .error = random_error(sample)};
 }
 static void describe_fail(FILE *out, const struct wire_fail *message) {
-  N64(room);
+  N64(room), N32(by_receiver);
   print_error(out, message->error);
 }
 
