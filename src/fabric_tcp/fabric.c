@@ -12,6 +12,12 @@
 
 enum { EVENT_BATCH = 64 };
 
+/* The receiver chooses where payloads go, so there is nothing to expose: a region is only remembered, to be freed. */
+struct tcp_region {
+  struct fabric_region base;
+  struct base_list node;
+};
+
 static kvf_status apply_settings(struct tcp_fabric *fabric, const char *settings, kvf_error **error_out) {
   struct fabric_setting setting;
   kvf_error *error = NULL;
@@ -39,6 +45,8 @@ static kvf_status open_descriptors(struct tcp_fabric *fabric, const char *host, 
 
 static void close_fabric(struct fabric *base) {
   struct tcp_fabric *fabric = (struct tcp_fabric *)base;
+  while (!base_list_empty(&fabric->regions))
+    base_free(BASE_CONTAINER(base_list_pop_front(&fabric->regions), struct tcp_region, node));
   while (!base_list_empty(&fabric->endpoints)) tcp_endpoint_free(BASE_CONTAINER(fabric->endpoints.next, struct tcp_endpoint, node));
   while (!base_list_empty(&fabric->strangers))
     tcp_receiver_close(BASE_CONTAINER(fabric->strangers.next, struct tcp_receiver, node));
@@ -65,6 +73,7 @@ static kvf_status open_fabric(const struct fabric_options *options, struct fabri
   fabric->epoll_fd = fabric->listen_fd = fabric->timer_fd = -1;
   fabric->listener_watch = TCP_WATCH_LISTENER;
   fabric->timer_watch = TCP_WATCH_TIMER;
+  base_list_init(&fabric->regions);
   base_list_init(&fabric->endpoints);
   base_list_init(&fabric->due_endpoints);
   base_list_init(&fabric->strangers);
@@ -159,17 +168,19 @@ static void drop_token(struct fabric *base, uint64_t number) {
   base_free(token);
 }
 
-/* The receiver chooses where payloads go, so there is nothing to expose: regions are only counted. */
 static kvf_status expose_region(struct fabric *base, const struct fabric_exposure *exposure, struct fabric_region **region_out,
                                 kvf_error **error_out) {
-  struct fabric_region *region = base_calloc(1, sizeof *region);
+  struct tcp_region *region = base_calloc(1, sizeof *region);
   if (!region) return base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a region"), error_out);
-  region->ops = &fabric_tcp_ops;
-  *region_out = region;
+  region->base.ops = &fabric_tcp_ops;
+  base_list_push_back(&((struct tcp_fabric *)base)->regions, &region->node);
+  *region_out = &region->base;
   return KVF_OK;
 }
 
-static void revoke_region(struct fabric_region *region) {
+static void revoke_region(struct fabric_region *base) {
+  struct tcp_region *region = (struct tcp_region *)base;
+  base_list_remove(&region->node);
   base_free(region);
 }
 static size_t region_key(const struct fabric_region *region, uint8_t *key) {

@@ -64,6 +64,7 @@ struct tcp_fabric {
   size_t address_bytes;
   uint8_t incarnation[16];
 
+  struct base_list regions;
   struct base_list endpoints;     /* all of them, by node */
   struct base_list due_endpoints; /* those with something to do, by due_node */
   struct base_map tokens;         /* token → struct tcp_token */

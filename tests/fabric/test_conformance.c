@@ -1,0 +1,28 @@
+/* conformance_run for the provider named by the argument. */
+#include <stdio.h>
+#include <string.h>
+
+#include "conformance.h"
+#include "fabric_fault/fault.h"
+#include "fabric_shm/shm.h"
+#include "fabric_tcp/tcp.h"
+
+int main(int argument_count, char **arguments) {
+  static const struct fabric_ops *const wrapped[] = {&fabric_shm_ops, &fabric_tcp_ops};
+  const struct {
+    const char *name;
+    const struct fabric_ops *ops;
+    const char *settings;
+  } providers[] = {
+      {"shm", &fabric_shm_ops, NULL},
+      {"tcp", &fabric_tcp_ops, NULL},
+      {"fault-shm", &fabric_fault_ops, "inner=shm"},
+      {"fault-tcp", &fabric_fault_ops, "inner=tcp"},
+  };
+  fabric_fault_offer(wrapped, sizeof wrapped / sizeof *wrapped);
+  for (size_t i = 0; argument_count == 2 && i < sizeof providers / sizeof *providers; i++) {
+    if (strcmp(arguments[1], providers[i].name) == 0) return conformance_run(providers[i].ops, providers[i].settings);
+  }
+  fprintf(stderr, "usage: %s shm|tcp|fault-shm|fault-tcp\n", arguments[0]);
+  return 2;
+}
