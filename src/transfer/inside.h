@@ -30,9 +30,12 @@ struct transfer_exposure {
   struct fabric_region *on[TRANSFER_PROVIDER_LIMIT];
 };
 
+/* A send that failed. Ranks that had not opened it yet learn of it when they do; for a rank that knows, the same room is a new one. */
 struct transfer_ended {
   uint64_t room;
-  kvf_error *error; /* NULL: ended well */
+  kvf_error *error; /* NULL: the slot is free */
+  uint64_t *told;   /* parties */
+  uint32_t told_count, told_limit;
 };
 
 struct transfer {
@@ -68,7 +71,7 @@ struct transfer {
   struct base_map sends_by_room, recvs_by_room;
   struct base_list parked;
   struct base_map parked_by_room;
-  struct transfer_ended ended[TRANSFER_ENDED_KEPT]; /* sends that are over, for late OPENs */
+  struct transfer_ended ended[TRANSFER_ENDED_KEPT]; /* the last sends that failed */
   uint32_t ended_next;
   uint32_t job_count;
   uint64_t next_party;
@@ -338,6 +341,8 @@ void transfer_link_dirty(struct transfer_link *link);
 struct wire_buffer *transfer_link_out(struct transfer_link *link);
 void transfer_link_ack(struct transfer_link *link, const struct wire_ack_entry *ack);
 void transfer_link_post_fail(struct transfer_link *link, uint64_t room, bool by_receiver, const kvf_error *error);
+/* The answer to an OPEN that comes to nothing: FAIL, and the word that nothing is on its way. */
+void transfer_link_refuse_open(struct transfer_link *link, uint64_t room, const kvf_error *error);
 void transfer_link_flush(struct transfer_link *link);
 struct transfer_plan *transfer_plan_find(struct base_list *plans, uint32_t id);
 struct transfer_plan *transfer_plan_create(uint32_t id, const struct layout_cuts *cuts, const kvf_rank_planes *source,
@@ -387,6 +392,14 @@ void transfer_parked_deliver(struct transfer_send *send);
 void transfer_parked_drop_link(struct transfer *transfer, struct transfer_link *link);
 void transfer_parked_expire(struct transfer *transfer, uint64_t now_ns);
 void transfer_parked_free_all(struct transfer *transfer);
+
+/* ended.c */
+void transfer_ended_remember(struct transfer_send *send);
+/* The failure that this peer has not been told of yet, or NULL; asking counts as telling. */
+const kvf_error *transfer_ended_untold(struct transfer_link *link, uint64_t room);
+/* Does this peer know already that the room failed? */
+bool transfer_ended_is_known(const struct transfer_link *link, uint64_t room);
+void transfer_ended_free_all(struct transfer *transfer);
 
 /* recv.c */
 void transfer_recv_fail(struct transfer_recv *recv, kvf_error *error, const struct transfer_link *except);

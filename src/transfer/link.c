@@ -42,6 +42,12 @@ void transfer_link_post_fail(struct transfer_link *link, uint64_t room, bool by_
   wire_fail_encode(transfer_link_out(link), &(struct wire_fail){.room = room, .by_receiver = by_receiver, .error = (kvf_error *)error});
 }
 
+void transfer_link_refuse_open(struct transfer_link *link, uint64_t room, const kvf_error *error) {
+  if (link->lost) return;
+  transfer_link_post_fail(link, room, false, error);
+  wire_fail_ack_encode(transfer_link_out(link), &(struct wire_fail_ack){.room = room});
+}
+
 void transfer_link_flush(struct transfer_link *link) {
   flush_acks(link);
   if (link->out.length && !link->lost) link->transfer->host.post(link->transfer->host.context, link, &link->out);
@@ -203,7 +209,7 @@ void transfer_link_lost(struct transfer_link *link, const kvf_error *error) {
     /* token_lost will come when the process is gone; until then its extents stay out of use. */
     link->uses++;
     link->awaiting_fence = true;
-    base_log_write(&transfer->log, KVF_LOG_WARNING, "%s is gone but its process may still write: its extents are quarantined", link->label);
+    base_log_write(&transfer->log, KVF_LOG_NOTICE, "%s is gone but its process may still write: its extents are quarantined", link->label);
   } else {
     for (uint32_t i = 0; i < transfer->fabric_count; i++) transfer->fabrics[i]->ops->token_drop(transfer->fabrics[i], link->token);
     transfer_landings_abandon(link);

@@ -27,7 +27,7 @@ static void free_parked(struct transfer_parked *parked) {
 
 static void refuse(struct transfer_link *link, uint64_t room, kvf_status status, const char *why) {
   kvf_error *error = base_error_add(BASE_ERROR(status, NULL, "%s", why), "room", "%llu", (unsigned long long)room);
-  transfer_link_post_fail(link, room, false, error);
+  transfer_link_refuse_open(link, room, error);
   kvf_error_free(error);
 }
 
@@ -53,7 +53,19 @@ static struct transfer_parked *park(struct transfer_link *link, uint64_t room) {
   return parked;
 }
 
+/* What this peer said of the room before is overtaken. */
+static void forget_earlier(struct transfer_link *link, uint64_t room) {
+  struct transfer *transfer = link->transfer;
+  for (struct transfer_parked *parked = base_map_get(&transfer->parked_by_room, room), *next; parked; parked = next) {
+    next = parked->next_same_room;
+    if (parked->link != link) continue;
+    unlink_parked(transfer, parked);
+    free_parked(parked);
+  }
+}
+
 void transfer_park_open(struct transfer_link *link, const struct wire_open *open) {
+  forget_earlier(link, open->room);
   struct transfer_parked *parked = park(link, open->room);
   if (parked && transfer_pages_copy(&parked->pages, open->page_lists, open->page_list_count)) {
     parked->open = *open;
@@ -69,14 +81,7 @@ void transfer_park_open(struct transfer_link *link, const struct wire_open *open
 }
 
 void transfer_park_failure(struct transfer_link *link, uint64_t room, kvf_error *error) {
-  struct transfer *transfer = link->transfer;
-  /* The peer gives up a room that waits here: nothing is left to wait for. */
-  for (struct transfer_parked *parked = base_map_get(&transfer->parked_by_room, room), *next; parked; parked = next) {
-    next = parked->next_same_room;
-    if (parked->link != link) continue;
-    unlink_parked(transfer, parked);
-    free_parked(parked);
-  }
+  forget_earlier(link, room);
   struct transfer_parked *parked = park(link, room);
   if (parked)
     parked->failure = error;

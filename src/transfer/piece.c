@@ -156,6 +156,9 @@ static void fail_piece(struct transfer_piece *piece, kvf_error *cause) {
     return;
   }
   stats_counter_add(&transfer->counters->pieces_retried, 1);
+  base_log_write(&transfer->log, KVF_LOG_DEBUG, "piece %u of room %llu to %s goes again after attempt %u: %s", piece->sequence,
+                 (unsigned long long)leg->send->room, leg->link->label, piece->attempt,
+                 kvf_error_message(kvf_error_cause(piece->last_error)));
   piece->state = PIECE_IDLE;
   transfer->tick_due = true;
   piece->not_before_ns = base_clock_ns() + (transfer->retry_backoff_ns << (piece->attempt - 1));
@@ -217,6 +220,15 @@ static struct fabric_target staging_target(const struct transfer_piece *piece) {
                                 .length = piece->bytes};
 }
 
+/* A direct piece lies all over the peer's pool: what must still be valid is the pool's exposure as a whole. */
+static struct fabric_target pool_target(const struct transfer_piece *piece) {
+  const struct transfer_link *link = piece->leg->link;
+  uint32_t plane = piece->leg->plan->cuts.cuts[piece->cut.cut_first].target_plane;
+  const struct transfer_key *key = transfer_route_find_key(link, link->route.endpoint->ops->name, link->plane_regions[plane]);
+  if (!key) return (struct fabric_target){.region = link->plane_regions[plane]};
+  return (struct fabric_target){.region = key->region, .generation = key->generation, .length = key->region_bytes};
+}
+
 /* Hand a piece to the provider; its payload is in @p iov, or in place already. False when the provider has no room for it now. */
 static bool send_piece(struct transfer_piece *piece, const struct iovec *iov, size_t iov_count) {
   struct transfer_link *link = piece->leg->link;
@@ -231,7 +243,7 @@ static bool send_piece(struct transfer_piece *piece, const struct iovec *iov, si
                                       .iov = iov,
                                       .iov_count = iov_count,
                                       .payload_bytes = piece->bytes,
-                                      .target = piece->direct ? (struct fabric_target){0} : staging_target(piece),
+                                      .target = piece->direct ? pool_target(piece) : staging_target(piece),
                                       .in_place = iov_count == 0,
                                       .tag = piece};
   kvf_error *error = NULL;
@@ -344,47 +356,63 @@ static void submit_copy(struct transfer_piece *piece, enum transfer_job_kind kin
   leg->send->transfer->host.submit(leg->send->transfer->host.context, &piece->job);
 }
 
-static void start_direct(struct transfer_piece *piece) {
+/* It could not even begin (no room in the provider, a mapping on its way): this was no attempt. False, for its starter to return. */
+static bool put_back(struct transfer_piece *piece) {
+  struct transfer_link *link = piece->leg->link;
+  if (piece->has_credit) link->credits[link->credit_count++] = piece->credit;
+  piece->has_credit = false;
+  piece->state = PIECE_IDLE;
+  piece->attempt--;
+  piece->not_before_ns = 0;
+  set_flying(piece, false);
+  base_list_remove(&piece->unsent_node);
+  base_list_remove(&piece->node);
+  base_list_push_front(&piece->leg->retry, &piece->node);
+  link->transfer->tick_due = true;
+  return false;
+}
+
+static bool start_direct(struct transfer_piece *piece) {
   if (is_mappable(piece->leg->link)) {
     submit_copy(piece, TRANSFER_PAIRS, NULL);
-    return;
+    return true;
   }
   struct iovec iov[FABRIC_IOV_LIMIT];
   size_t count = list_rows(piece, iov, FABRIC_IOV_LIMIT);
   piece->source_address = count ? iov[0].iov_base : NULL;
   if (!count) {
     fail_piece(piece, BASE_ERROR(KVF_UNSUPPORTED, NULL, "the piece has more rows than one vectored write takes"));
-    return;
+    return true;
   }
   count_slices(piece, count);
-  if (send_piece(piece, iov, count)) return;
-  /* Its rows are listed anew when there is room: this was no attempt. */
-  base_list_remove(&piece->unsent_node);
-  piece->state = PIECE_IDLE;
-  piece->attempt--;
-  set_flying(piece, false);
-  base_list_remove(&piece->node);
-  base_list_push_back(&piece->leg->retry, &piece->node);
+  /* Without room its rows are listed anew later. */
+  return send_piece(piece, iov, count) || put_back(piece);
 }
 
-static void start_staged(struct transfer_piece *piece) {
+static bool start_staged(struct transfer_piece *piece) {
   struct transfer_link *link = piece->leg->link;
   struct transfer *transfer = link->transfer;
   void *packed = NULL;
   if (is_mappable(link)) {
     const struct fabric_target target = staging_target(piece);
     kvf_error *error = NULL;
-    if (link->route.endpoint->ops->map(link->route.endpoint, &target, &packed, &error) != KVF_OK) {
+    kvf_status status = link->route.endpoint->ops->map(link->route.endpoint, &target, &packed, &error);
+    if (status == KVF_NOT_READY) {
+      kvf_error_free(error);
+      return put_back(piece);
+    }
+    if (status != KVF_OK) {
       fail_piece(piece, error);
-      return;
+      return true;
     }
   } else {
     packed = piece->gather = transfer->gather_free[--transfer->gather_free_count];
   }
   submit_copy(piece, TRANSFER_GATHER, packed);
+  return true;
 }
 
-static void start_piece(struct transfer_piece *piece, uint64_t now_ns) {
+static bool start_piece(struct transfer_piece *piece, uint64_t now_ns) {
   struct transfer_leg *leg = piece->leg;
   piece->attempt++;
   piece->route_epoch = leg->link->route.epoch;
@@ -398,10 +426,7 @@ static void start_piece(struct transfer_piece *piece, uint64_t now_ns) {
   set_flying(piece, true);
   base_list_remove(&piece->node);
   base_list_push_back(&leg->pieces, &piece->node);
-  if (piece->direct)
-    start_direct(piece);
-  else
-    start_staged(piece);
+  return piece->direct ? start_direct(piece) : start_staged(piece);
 }
 
 /* ---- cutting ---- */
@@ -497,8 +522,7 @@ static enum step step_leg(struct transfer_leg *leg, uint64_t now_ns) {
     return base_list_empty(&leg->retry) ? STEP_NOTHING : STEP_LATER;
   }
   if (staged) piece->has_credit = transfer_credit_take(link, piece->bytes, &piece->credit);
-  start_piece(piece, now_ns);
-  return STEP_STARTED;
+  return start_piece(piece, now_ns) ? STEP_STARTED : STEP_LATER;
 }
 
 static void send_unsent(struct transfer_link *link) {

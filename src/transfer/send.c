@@ -148,23 +148,16 @@ static kvf_error *check_open(struct transfer_link *link, const struct transfer_s
   return check_target_pages(link, open);
 }
 
-static const struct transfer_ended *find_ended(const struct transfer *transfer, uint64_t room) {
-  for (int i = 0; i < TRANSFER_ENDED_KEPT; i++) {
-    if (transfer->ended[i].error && transfer->ended[i].room == room) return &transfer->ended[i];
-  }
-  return NULL;
-}
-
 void transfer_send_opened_by(struct transfer_link *link, const struct wire_open *open) {
   struct transfer *transfer = link->transfer;
   struct transfer_send *send = base_map_get(&transfer->sends_by_room, open->room);
   if (!send) {
-    const struct transfer_ended *ended = find_ended(transfer, open->room);
-    if (ended) {
-      transfer_link_post_fail(link, open->room, false, ended->error);
+    const kvf_error *failure = transfer_ended_untold(link, open->room);
+    if (failure) {
+      transfer_link_refuse_open(link, open->room, failure);
     } else if (transfer->draining) {
       kvf_error *error = BASE_ERROR(KVF_DRAINING, NULL, "this rank takes no new rooms");
-      transfer_link_post_fail(link, open->room, false, error);
+      transfer_link_refuse_open(link, open->room, error);
       kvf_error_free(error);
     } else {
       transfer_park_open(link, open);
@@ -172,14 +165,14 @@ void transfer_send_opened_by(struct transfer_link *link, const struct wire_open 
     return;
   }
   if (send->failing) {
-    transfer_link_post_fail(link, open->room, false, send->error);
+    transfer_link_refuse_open(link, open->room, send->error);
     return;
   }
   kvf_error *error = check_open(link, send, open);
   struct transfer_leg *leg = error ? NULL : create_leg(link, send, open);
   if (!error && !leg) error = BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a leg");
   if (error) {
-    transfer_link_post_fail(link, open->room, false, error);
+    transfer_link_refuse_open(link, open->room, error);
     transfer_send_fail(send, error, link);
     return;
   }
@@ -249,12 +242,19 @@ void transfer_send_done_by(struct transfer_link *link, const struct wire_done *d
   transfer_send_settle(leg->send);
 }
 
+static bool has_leg(const struct transfer_send *send, const struct transfer_link *link) {
+  BASE_LIST_EACH(&send->legs, node) {
+    if (BASE_CONTAINER(node, struct transfer_leg, send_node)->link == link) return true;
+  }
+  return false;
+}
+
 void transfer_send_failed_by(struct transfer_link *link, uint64_t room, kvf_error *error) {
   struct transfer_send *send = base_map_get(&link->transfer->sends_by_room, room);
   if (!send || send->failing) {
-    /* Nothing of ours can be on its way to that room's pages. */
-    wire_fail_ack_encode(transfer_link_out(link), &(struct wire_fail_ack){.room = room});
-    if (!send) {
+    /* With a leg towards that rank, copies may still be writing into its pages: the end of the send says so. */
+    if (!send || !has_leg(send, link)) wire_fail_ack_encode(transfer_link_out(link), &(struct wire_fail_ack){.room = room});
+    if (!send && !transfer_ended_is_known(link, room)) {
       transfer_park_failure(link, room, error);
       return;
     }
@@ -276,18 +276,9 @@ void transfer_send_link_lost(struct transfer_send *send, struct transfer_link *l
   }
 }
 
-/* Remembered, so that a rank that opens it late learns what became of it. */
-static void remember_end(struct transfer_send *send) {
-  struct transfer *transfer = send->transfer;
-  if (!send->error) return;
-  struct transfer_ended *slot = &transfer->ended[transfer->ended_next++ % TRANSFER_ENDED_KEPT];
-  kvf_error_free(slot->error);
-  *slot = (struct transfer_ended){.room = send->room, .error = base_error_copy(send->error)};
-}
-
 void transfer_send_free(struct transfer_send *send) {
   struct transfer *transfer = send->transfer;
-  remember_end(send);
+  transfer_ended_remember(send);
   base_map_remove(&transfer->sends_by_room, send->room);
   while (!base_list_empty(&send->legs)) {
     struct transfer_leg *leg = BASE_CONTAINER(base_list_pop_front(&send->legs), struct transfer_leg, send_node);

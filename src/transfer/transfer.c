@@ -98,7 +98,7 @@ void transfer_destroy(struct transfer *transfer) {
   transfer_parked_free_all(transfer);
   transfer_exposure_close(transfer, &transfer->staging);
   for (uint32_t i = 0; i < transfer->pool_count; i++) transfer_exposure_close(transfer, &transfer->pools[i]);
-  for (int i = 0; i < TRANSFER_ENDED_KEPT; i++) kvf_error_free(transfer->ended[i].error);
+  transfer_ended_free_all(transfer);
   base_map_fini(&transfer->links_by_token);
   base_map_fini(&transfer->sends_by_room);
   base_map_fini(&transfer->recvs_by_room);
