@@ -31,7 +31,7 @@ build: ## build the library and the command into build/
 
 run: packages ## build, then move the built-in example with `kvferry replay`
 	@$(MAKE) --no-print-directory build
-	@build/kvferry replay
+	@build/kvferry replay --way staged
 
 test: packages ## build and run all tests
 	@$(MAKE) --no-print-directory build

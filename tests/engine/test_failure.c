@@ -394,6 +394,49 @@ static void draining_refuses_new_rooms_and_finishes_old_ones(void **state) {
   rig_close(&pair.rig);
 }
 
+/* Rooms are given up at any moment, their pages cleared at once, as a scheduler would hand them on: no late byte may show up in them. */
+static void nothing_is_written_after_the_end(void **state) { /* C95, C100 */
+  for (uint32_t way = KVF_WAY_AUTO; way <= KVF_WAY_DIRECT; way++) {
+    if (way == KVF_WAY_DIRECT && strstr(fabrics, "rdma")) continue;
+    struct rig_options options = quick_options();
+    options.engine.way = way;
+    options.prefill.tp = 2;
+    options.head_bytes = 256;
+    open_pair(options);
+    uint64_t random = 5, cancelled = 0;
+    for (uint64_t room = 1; room <= 100; room++) {
+      static struct rig_pages sources[2];
+      kvf_send *sends[2];
+      for (int i = 0; i < 2; i++) {
+        rig_pages_draw(&pair.rig, &pair.rig.options.prefill, 0, 1000, &sources[i]);
+        sends[i] = rig_send_open(&pair.rig.prefill[i], room);
+        memset(pair.rig.prefill[i].pool, 0xee, pair.rig.prefill[i].pool_bytes);
+        rig_send_post(sends[i], &sources[i], 0, 1000, true);
+      }
+      rig_pages_draw(&pair.rig, &pair.rig.options.decode, 0, 1000, &pair.target);
+      pair.recv = rig_recv_open(&pair.rig, &pair.rig.decode[0], room, &pair.target, 0, 1000);
+      usleep((useconds_t)(random = random * 6364136223846793005ull + 1442695040888963407ull) % 1500);
+      if (room % 3 == 0)
+        kvf_send_cancel(sends[room % 2], NULL);
+      else
+        kvf_recv_cancel(pair.recv, NULL);
+      kvf_event received = rig_wait(pair.rig.decode[0].engine, KVF_EVENT_RECV_END);
+      memset(pair.rig.decode[0].pool, 0, pair.rig.decode[0].pool_bytes);
+      cancelled += received.status == KVF_CANCELLED;
+      kvf_error_free(received.error);
+      for (int i = 0; i < 2; i++) {
+        kvf_error_free(rig_wait(pair.rig.prefill[i].engine, KVF_EVENT_SEND_END).error);
+        kvf_send_close(sends[i]);
+      }
+      kvf_recv_close(pair.recv);
+      for (uint64_t byte = 0; byte < pair.rig.decode[0].pool_bytes; byte++) assert_int_equal(pair.rig.decode[0].pool[byte], 0);
+    }
+    printf("way %u: %llu of 100 rooms were given up in time\n", way, (unsigned long long)cancelled);
+    assert_true(cancelled > 10);
+    rig_close(&pair.rig);
+  }
+}
+
 int main(int count, char **arguments) {
   if (count > 1) fabrics = arguments[1];
   const struct CMUnitTest tests[] = {
@@ -410,6 +453,7 @@ int main(int count, char **arguments) {
       cmocka_unit_test(a_missing_sending_rank_is_named),
       cmocka_unit_test(a_full_event_queue_pushes_back),
       cmocka_unit_test(draining_refuses_new_rooms_and_finishes_old_ones),
+      cmocka_unit_test(nothing_is_written_after_the_end),
   };
   printf("fabrics: %s\n", fabrics);
   return cmocka_run_group_tests(tests, NULL, NULL);
