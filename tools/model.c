@@ -1,26 +1,11 @@
-/* Models: the preset table and the two JSON forms. */
+/* Models: what follows from the list of layers. */
 #include "model.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include <jansson.h>
 #include <kvferry/plane.h>
-
-#include "suggest.h"
-
-enum { LAYER_LIMIT = 4096, WIDTH_LIMIT = 1 << 20, PRESET_LIMIT = 32, FILE_LIMIT_BYTES = 4 << 20 };
-
-static const struct model presets[] = {
-    {"Qwen3-0.6B", 28, 8, 128, KVF_DTYPE_BF16, false},      {"Qwen3-8B", 36, 8, 128, KVF_DTYPE_BF16, false},
-    {"Qwen3-32B", 64, 8, 128, KVF_DTYPE_BF16, false},       {"Qwen3-30B-A3B", 48, 4, 128, KVF_DTYPE_BF16, false},
-    {"Qwen3-235B-A22B", 94, 4, 128, KVF_DTYPE_BF16, false}, {"Llama-3.1-8B", 32, 8, 128, KVF_DTYPE_BF16, false},
-    {"Llama-3.1-70B", 80, 8, 128, KVF_DTYPE_BF16, false},   {"Llama-3.1-405B", 126, 8, 128, KVF_DTYPE_BF16, false},
-    {"DeepSeek-V3", 61, 1, 576, KVF_DTYPE_BF16, true},
-};
 
 static const struct dtype_row {
   uint32_t dtype, bytes;
@@ -52,174 +37,199 @@ const char *model_dtype_name(uint32_t dtype) {
   return row ? row->name : "unknown";
 }
 
-const struct model *model_presets(size_t *count_out) {
-  *count_out = sizeof presets / sizeof *presets;
-  return presets;
-}
-
-uint32_t model_head_bytes(const struct model *model) {
-  return model->head_dim * model_dtype_bytes(model->dtype);
-}
-
-uint64_t model_token_bytes(const struct model *model) {
-  return (uint64_t)model->layers * model->kv_heads * model_head_bytes(model) * (model->mla ? 1 : 2);
-}
-
-/* A whole number at the first of two keys that is there. */
-static bool read_number(const json_t *object, const char *key, const char *other, uint32_t most, const char *source,
-                        uint32_t *number_out, struct complaint *complaint) {
-  const json_t *value = json_object_get(object, key);
-  const char *found = key;
-  if (!value && other) {
-    value = json_object_get(object, other);
-    found = other;
-  }
-  if (!value) return complain(complaint, "%s: the field %s%s%s is missing", source, key, other ? " or " : "", other ? other : "");
-  if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > most)
-    return complain(complaint, "%s: the field %s must be a whole number from 1 to %u", source, found, most);
-  *number_out = (uint32_t)json_integer_value(value);
-  return true;
-}
-
-static bool read_dtype(const json_t *object, const char *source, uint32_t *dtype_out, struct complaint *complaint) {
-  const json_t *value = json_object_get(object, "dtype");
-  if (!value) value = json_object_get(object, "torch_dtype");
-  if (!value) return complain(complaint, "%s: the field dtype or torch_dtype is missing", source);
-  const char *name = json_string_value(value);
-  if (!name) return complain(complaint, "%s: the field dtype must be text such as \"bf16\"", source);
+bool model_dtype_find(const char *name, uint32_t *dtype_out) {
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
     if (strcasecmp(dtypes[i].name, name) && strcasecmp(dtypes[i].other, name)) continue;
     *dtype_out = dtypes[i].dtype;
     return true;
   }
-  return complain(complaint, "%s: dtype \"%s\" is not one of bf16, f16, f32, fp8_e4m3, fp8_e5m2, int8, uint8", source, name);
+  return false;
 }
 
-static bool read_own_form(const json_t *object, const char *source, struct model *model, struct complaint *complaint) {
-  model->mla = json_is_true(json_object_get(object, "mla"));
-  if (!read_number(object, "layers", NULL, LAYER_LIMIT, source, &model->layers, complaint)) return false;
-  if (!read_number(object, "kv_heads", NULL, WIDTH_LIMIT, source, &model->kv_heads, complaint)) return false;
-  if (!read_number(object, "head_dim", NULL, WIDTH_LIMIT, source, &model->head_dim, complaint)) return false;
-  if (model->mla && model->kv_heads != 1) return complain(complaint, "%s: mla needs kv_heads 1", source);
+const char *model_role_name(uint32_t role) {
+  static const char *const names[] = {"", "K", "V", "latent", "index", "scale_k", "scale_v", "state"};
+  return role >= KVF_ROLE_K && role <= KVF_ROLE_STATE ? names[role] : "unknown";
+}
+
+const char *model_component_name(uint32_t component) {
+  static const char *const names[] = {"main", "window", "index", "scale", "state", "draft"};
+  return component <= KVF_COMPONENT_DRAFT ? names[component] : "own";
+}
+
+const struct model_kind *model_layer_kind(const struct model *model, uint32_t index) {
+  return &model->kinds[model->list[index].kind];
+}
+
+uint32_t model_head_bytes(const struct model_array *array) {
+  return array->width * model_dtype_bytes(array->dtype);
+}
+
+static uint64_t entry_bytes(const struct model_array *array) {
+  return (uint64_t)array->heads * model_head_bytes(array);
+}
+
+uint64_t model_token_bytes(const struct model *model) {
+  double bytes = 0; /* an entry of several tokens has a fraction of its bytes a token */
+  for (uint32_t i = 0; i < model->layers; i++) {
+    const struct model_kind *kind = model_layer_kind(model, i);
+    for (uint32_t a = 0; a < kind->array_count; a++)
+      if (kind->arrays[a].component == KVF_COMPONENT_MAIN && !kind->arrays[a].per_request)
+        bytes += (double)entry_bytes(&kind->arrays[a]) / kind->arrays[a].entry_tokens;
+  }
+  return (uint64_t)bytes;
+}
+
+uint64_t model_request_bytes(const struct model *model, uint32_t component) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < model->layers + model->draft_layers; i++) {
+    const struct model_kind *kind = model_layer_kind(model, i);
+    for (uint32_t a = 0; a < kind->array_count; a++) {
+      const struct model_array *array = &kind->arrays[a];
+      if (array->component != component) continue;
+      bytes += entry_bytes(array) * (array->per_request ? 1 : array->window_tokens);
+    }
+  }
+  return bytes;
+}
+
+static uint32_t find_list(struct model *model, const struct model_array *array) {
+  uint32_t list = MODEL_LIST_COMPRESSED;
+  if (array->per_request) return MODEL_LIST_STATE;
+  if (array->entry_tokens == 1 && array->window_tokens) return MODEL_LIST_WINDOW;
+  if (array->entry_tokens == 1)
+    return array->role == KVF_ROLE_SCALE_K || array->role == KVF_ROLE_SCALE_V ? MODEL_LIST_SCALE : MODEL_LIST_FULL;
+  while (list < MODEL_LIST_LIMIT && model->page_lists[list].used &&
+         (model->page_lists[list].entry_tokens != array->entry_tokens ||
+          !model->page_lists[list].window_tokens != !array->window_tokens))
+    list++;
+  return list;
+}
+
+static bool assign_list(struct model *model, struct model_array *array, struct complaint *complaint) {
+  array->page_list = find_list(model, array);
+  if (array->page_list == MODEL_LIST_LIMIT)
+    return complain(complaint, "%s: more than %d page lists are needed", model->name, MODEL_LIST_LIMIT);
+  struct model_list *list = &model->page_lists[array->page_list];
+  list->used = true;
+  list->per_request = array->per_request;
+  list->entry_tokens = array->entry_tokens;
+  if (array->window_tokens > list->window_tokens) list->window_tokens = array->window_tokens;
   return true;
 }
 
-/* Layers without a growing cache cannot be told apart here, and counting them would be wrong in silence. */
-static bool check_layer_types(const json_t *object, const char *source, struct complaint *complaint) {
-  const json_t *types = json_object_get(object, "layer_types");
-  size_t index;
-  json_t *type;
-  json_array_foreach(types, index, type) {
-    const char *name = json_string_value(type);
-    if (name && strcmp(name, "full_attention"))
-      return complain(complaint,
-                      "%s: layer %zu is %s, and only full attention is replayed; give {\"layers\":…,\"kv_heads\":…,…} instead",
-                      source, index, name);
-  }
+static bool check_kind(const struct model *model, const struct model_kind *kind, struct complaint *complaint) {
+  for (uint32_t i = 0; i < kind->array_count; i++)
+    for (uint32_t j = 0; j < i; j++)
+      if (kind->arrays[i].role == kind->arrays[j].role && kind->arrays[i].part == kind->arrays[j].part)
+        return complain(complaint, "%s: kind \"%s\" has %s part %u twice", model->name, kind->name,
+                        model_role_name(kind->arrays[i].role), kind->arrays[i].part);
   return true;
 }
 
-static bool read_head_dim(const json_t *object, const char *source, struct model *model, struct complaint *complaint) {
-  const json_t *given = json_object_get(object, "head_dim");
-  if (given && !json_is_null(given)) return read_number(object, "head_dim", NULL, WIDTH_LIMIT, source, &model->head_dim, complaint);
-  uint32_t hidden, heads;
-  if (!json_object_get(object, "hidden_size") || !json_object_get(object, "num_attention_heads"))
-    return complain(complaint, "%s: the field head_dim, or hidden_size and num_attention_heads, is missing", source);
-  if (!read_number(object, "hidden_size", NULL, WIDTH_LIMIT, source, &hidden, complaint)) return false;
-  if (!read_number(object, "num_attention_heads", NULL, WIDTH_LIMIT, source, &heads, complaint)) return false;
-  if (hidden % heads)
-    return complain(complaint, "%s: hidden_size %u is no multiple of num_attention_heads %u", source, hidden, heads);
-  model->head_dim = hidden / heads;
-  return true;
-}
-
-static bool read_hugging_face_form(const json_t *object, const char *source, struct model *model, struct complaint *complaint) {
-  uint32_t latent, rope;
-  if (!check_layer_types(object, source, complaint)) return false;
-  if (!read_number(object, "num_hidden_layers", NULL, LAYER_LIMIT, source, &model->layers, complaint)) return false;
-  model->mla = json_is_integer(json_object_get(object, "kv_lora_rank"));
-  if (!model->mla) {
-    if (!read_number(object, "num_key_value_heads", NULL, WIDTH_LIMIT, source, &model->kv_heads, complaint)) return false;
-    return read_head_dim(object, source, model, complaint);
+static const struct model_array *find_first(const struct model *model, uint32_t component) {
+  for (uint32_t i = 0; i < model->layers; i++) {
+    const struct model_kind *kind = model_layer_kind(model, i);
+    for (uint32_t a = 0; a < kind->array_count; a++)
+      if (kind->arrays[a].component == component) return &kind->arrays[a];
   }
-  if (!read_number(object, "kv_lora_rank", NULL, WIDTH_LIMIT, source, &latent, complaint)) return false;
-  if (!read_number(object, "qk_rope_head_dim", NULL, WIDTH_LIMIT, source, &rope, complaint)) return false;
-  model->kv_heads = 1;
-  model->head_dim = latent + rope;
-  return true;
-}
-
-static void read_name(const json_t *object, const char *source, struct model *model) {
-  const char *name = json_string_value(json_object_get(object, "name"));
-  if (!name) name = json_string_value(json_object_get(object, "_name_or_path"));
-  const char *slash = strrchr(source, '/');
-  if (!name || !*name) name = slash ? slash + 1 : source;
-  snprintf(model->name, sizeof model->name, "%s", name);
-}
-
-bool model_parse(const char *json_text, const char *source, struct model *model_out, struct complaint *complaint) {
-  json_error_t error;
-  json_t *root = json_loads(json_text, JSON_REJECT_DUPLICATES, &error);
-  if (!root) return complain(complaint, "%s: line %d: %s", source, error.line, error.text);
-  const json_t *object = root;
-  struct model model = {0};
-  bool good = json_is_object(root);
-  if (!good) complain(complaint, "%s: a JSON object is expected", source);
-  if (good) {
-    read_name(root, source, &model);
-    const json_t *text_config = json_object_get(root, "text_config");
-    if (json_is_object(text_config)) object = text_config;
-    bool hugging_face = json_object_get(object, "num_hidden_layers") || json_object_get(object, "num_key_value_heads");
-    good =
-        hugging_face ? read_hugging_face_form(object, source, &model, complaint) : read_own_form(object, source, &model, complaint);
-    const json_t *dtype_holder = json_object_get(object, "dtype") || json_object_get(object, "torch_dtype") ? object : root;
-    good = good && read_dtype(dtype_holder, source, &model.dtype, complaint);
-  }
-  json_decref(root);
-  if (good) *model_out = model;
-  return good;
-}
-
-static char *read_file(const char *path, struct complaint *complaint) {
-  FILE *file = fopen(path, "rb");
-  char *text = NULL;
-  if (!file) {
-    complain(complaint, "%s: %s", path, strerror(errno));
-    return NULL;
-  }
-  text = malloc(FILE_LIMIT_BYTES);
-  size_t length = text ? fread(text, 1, FILE_LIMIT_BYTES, file) : 0;
-  bool good = text && !ferror(file) && length < FILE_LIMIT_BYTES;
-  fclose(file);
-  if (good) {
-    text[length] = 0;
-    return text;
-  }
-  complain(complaint, "%s: cannot be read, or is larger than 4 MiB", path);
-  free(text);
   return NULL;
 }
 
-static bool complain_unknown(const char *text, struct complaint *complaint) {
-  const char *names[PRESET_LIMIT];
-  size_t count = sizeof presets / sizeof *presets;
-  for (size_t i = 0; i < count; i++) names[i] = presets[i].name;
-  const char *meant = suggest_word(text, names, count);
-  if (meant) return complain(complaint, "no model \"%s\"; did you mean %s? `kvferry models` lists them", text, meant);
-  return complain(complaint, "no model \"%s\": `kvferry models` lists the presets, and a path must end in .json", text);
+bool model_finish(struct model *model, struct complaint *complaint) {
+  bool is_used[MODEL_KIND_LIMIT] = {false};
+  memset(model->page_lists, 0, sizeof model->page_lists);
+  for (uint32_t i = 0; i < model->layers + model->draft_layers; i++) is_used[model->list[i].kind] = true;
+  for (uint32_t k = 0; k < model->kind_count; k++) {
+    if (!check_kind(model, &model->kinds[k], complaint)) return false;
+    for (uint32_t a = 0; is_used[k] && a < model->kinds[k].array_count; a++)
+      if (!assign_list(model, &model->kinds[k].arrays[a], complaint)) return false;
+  }
+  const struct model_array *first = NULL;
+  for (uint32_t component = 0; component < KVF_COMPONENT_LIMIT && !first; component++) first = find_first(model, component);
+  if (!first) return complain(complaint, "%s: no layer has a cache", model->name);
+  model->kv_heads = first->heads;
+  model->head_dim = first->width;
+  model->dtype = first->dtype;
+  model->mla = first->role == KVF_ROLE_LATENT;
+  return true;
 }
 
-bool model_query(const char *text, struct model *model_out, struct complaint *complaint) {
-  for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-    if (strcasecmp(presets[i].name, text)) continue;
-    *model_out = presets[i];
-    return true;
+uint32_t model_count_kinds(const struct model *model) {
+  bool seen[MODEL_KIND_LIMIT] = {false};
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < model->layers; i++) {
+    uint32_t kind = model->list[i].kind;
+    count += !seen[kind] && model->kinds[kind].array_count > 0;
+    seen[kind] = true;
   }
-  size_t length = strlen(text);
-  if (length < 5 || strcasecmp(text + length - 5, ".json")) return complain_unknown(text, complaint);
-  char *json_text = read_file(text, complaint);
-  if (!json_text) return false;
-  bool good = model_parse(json_text, text, model_out, complaint);
-  free(json_text);
-  return good;
+  return count;
+}
+
+/* Marks the first layer of each kind, then the first others, layers without a cache last. */
+static void choose_layers(const struct model *model, uint32_t count, bool *keep) {
+  bool seen[MODEL_KIND_LIMIT] = {false};
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < model->layers; i++) {
+    uint32_t kind = model->list[i].kind;
+    if (seen[kind] || model->kinds[kind].array_count == 0) continue;
+    seen[kind] = keep[i] = true;
+    kept++;
+  }
+  for (int with_cache = 1; with_cache >= 0; with_cache--)
+    for (uint32_t i = 0; i < model->layers && kept < count; i++) {
+      if (keep[i] || (model_layer_kind(model, i)->array_count > 0) != with_cache) continue;
+      keep[i] = true;
+      kept++;
+    }
+}
+
+bool model_cut(struct model *model, uint32_t count, struct complaint *complaint) {
+  bool keep[MODEL_LAYER_LIMIT] = {false};
+  uint32_t kept = 0, total = model->layers + model->draft_layers, least = model_count_kinds(model);
+  if (count > model->layers) return complain(complaint, "--layers %u: %s has %u", count, model->name, model->layers);
+  if (count < least)
+    return complain(complaint, "--layers %u: %s has %u kinds of layers with a cache, and one of each is kept; give %u or more",
+                    count, model->name, least, least);
+  choose_layers(model, count, keep);
+  for (uint32_t i = 0; i < total; i++)
+    if (keep[i] || model->list[i].draft) model->list[kept++] = model->list[i];
+  model->layers = count;
+  return model_finish(model, complaint);
+}
+
+bool model_set_heads(struct model *model, uint32_t heads, struct complaint *complaint) {
+  bool changed = false;
+  for (uint32_t k = 0; k < model->kind_count; k++)
+    for (uint32_t a = 0; a < model->kinds[k].array_count; a++) {
+      struct model_array *array = &model->kinds[k].arrays[a];
+      if (array->replicated || array->per_request) continue;
+      array->heads = heads;
+      changed = true;
+    }
+  if (!changed) return complain(complaint, "--heads: %s has one latent instead of heads (MLA)", model->name);
+  return model_finish(model, complaint);
+}
+
+static void append(char *text, size_t capacity_bytes, const char *more) {
+  size_t used = strlen(text);
+  if (used + 1 < capacity_bytes) snprintf(text + used, capacity_bytes - used, "%s", more);
+}
+
+const char *model_describe_layers(const struct model *model, char *text, size_t capacity_bytes) {
+  uint32_t total = model->layers + model->draft_layers;
+  *text = 0;
+  for (uint32_t first = 0, last; first < total; first = last + 1) {
+    char run[48];
+    bool draft = model->list[first].draft, opens_draft = draft && (first == 0 || !model->list[first - 1].draft);
+    for (last = first;
+         last + 1 < total && model->list[last + 1].draft == draft && model->list[last + 1].id == model->list[last].id + 1;)
+      last++;
+    const char *joint = opens_draft ? (first ? " and draft " : "draft ") : first ? ", " : "";
+    if (first == last)
+      snprintf(run, sizeof run, "%s%u", joint, model->list[first].id);
+    else
+      snprintf(run, sizeof run, "%s%u-%u", joint, model->list[first].id, model->list[last].id);
+    append(text, capacity_bytes, run);
+  }
+  return text;
 }

@@ -2,42 +2,74 @@
 #include <stdio.h>
 
 #include <jansson.h>
+#include <kvferry/plane.h>
 
 #include "command.h"
 #include "model.h"
 #include "options.h"
+#include "quantity.h"
 #include "terminal.h"
 
-static int print_json(const struct model *models, size_t count) {
+static bool has_component(const struct model *model, uint32_t component) {
+  for (uint32_t k = 0; k < model->kind_count; k++)
+    for (uint32_t a = 0; a < model->kinds[k].array_count; a++)
+      if (model->kinds[k].arrays[a].component == component) return true;
+  return false;
+}
+
+/* What there is beside K and V that grow with all tokens. */
+static void print_rest(const struct model *model) {
+  const uint64_t window = model_request_bytes(model, KVF_COMPONENT_WINDOW), state = model_request_bytes(model, KVF_COMPONENT_STATE);
+  char size[QUANTITY_TEXT_BYTES];
+  if (model->mla) printf("  MLA");
+  for (uint32_t list = MODEL_LIST_COMPRESSED; list < MODEL_LIST_LIMIT && model->page_lists[list].used; list++)
+    printf("  1/%u", model->page_lists[list].entry_tokens);
+  if (window)
+    printf("  window %u: %s", model->page_lists[MODEL_LIST_WINDOW].window_tokens, quantity_format_bytes((double)window, size));
+  if (state) printf("  state: %s", quantity_format_bytes((double)state, size));
+  if (has_component(model, KVF_COMPONENT_INDEX)) printf("  index");
+  if (model->draft_layers) printf("  draft layers: %u", model->draft_layers);
+  printf("\n");
+}
+
+static int print_json(void) {
   json_t *list = json_array();
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < model_preset_count(); i++) {
+    struct model model;
+    model_preset_make(i, &model);
     json_array_append_new(
-        list, json_pack("{s:s, s:i, s:i, s:i, s:s, s:b, s:I}", "name", models[i].name, "layers", (int)models[i].layers, "kv_heads",
-                        (int)models[i].kv_heads, "head_dim", (int)models[i].head_dim, "dtype", model_dtype_name(models[i].dtype),
-                        "mla", (int)models[i].mla, "token_bytes", (json_int_t)model_token_bytes(&models[i])));
+        list, json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:b, s:I, s:I, s:I}", "name", model.name, "layers", (int)model.layers,
+                        "draft_layers", (int)model.draft_layers, "kv_heads", (int)model.kv_heads, "head_dim", (int)model.head_dim,
+                        "dtype", model_dtype_name(model.dtype), "mla", (int)model.mla, "token_bytes",
+                        (json_int_t)model_token_bytes(&model), "window_bytes",
+                        (json_int_t)model_request_bytes(&model, KVF_COMPONENT_WINDOW), "state_bytes",
+                        (json_int_t)model_request_bytes(&model, KVF_COMPONENT_STATE)));
+  }
   int status = list && json_dumpf(list, stdout, JSON_INDENT(2)) == 0 ? 0 : 1;
   printf("\n");
   json_decref(list);
   return status;
 }
 
-static int print_table(const struct model *models, size_t count) {
-  printf("%s%-18s %6s %8s %8s %6s %12s%s\n", terminal_style(stdout, TERMINAL_BOLD), "model", "layers", "KV heads", "head_dim",
+static int print_table(void) {
+  printf("%s%-36s %6s %8s %8s %6s %12s%s\n", terminal_style(stdout, TERMINAL_BOLD), "model", "layers", "KV heads", "head_dim",
          "dtype", "bytes/token", terminal_style(stdout, TERMINAL_PLAIN));
-  for (size_t i = 0; i < count; i++)
-    printf("%-18s %6u %8u %8u %6s %12llu%s\n", models[i].name, models[i].layers, models[i].kv_heads, models[i].head_dim,
-           model_dtype_name(models[i].dtype), (unsigned long long)model_token_bytes(&models[i]), models[i].mla ? "  MLA" : "");
+  for (size_t i = 0; i < model_preset_count(); i++) {
+    struct model model;
+    model_preset_make(i, &model);
+    printf("%-36s %6u %8u %8u %6s %12llu", model.name, model.layers, model.kv_heads, model.head_dim, model_dtype_name(model.dtype),
+           (unsigned long long)model_token_bytes(&model));
+    print_rest(&model);
+  }
   printf(
-      "\nAnother model: --model FILE.json with {\"name\",\"layers\",\"kv_heads\",\"head_dim\",\"dtype\"} or a Hugging Face "
-      "config.json\n");
+      "\nbytes/token: of the layers that grow with all tokens. Windows (when full) and states are bytes a request.\n"
+      "Another model: --model FILE.json, a Hugging Face config.json or kvferry's own form (docs/models.md)\n");
   return 0;
 }
 
 int command_models(int argc, char **argv) {
   bool json = false;
   struct complaint complaint;
-  size_t count;
-  const struct model *models = model_presets(&count);
   const struct option options[] = {{"json", NULL, "as JSON", OPTION_FLAG, &json}};
   enum options_result result = options_parse(options, 1, argc, argv, NULL, 0, NULL, &complaint);
   if (result == OPTIONS_HELP) {
@@ -46,5 +78,5 @@ int command_models(int argc, char **argv) {
     return 0;
   }
   if (result == OPTIONS_WRONG) return command_refuse("models", complaint.text);
-  return json ? print_json(models, count) : print_table(models, count);
+  return json ? print_json() : print_table();
 }

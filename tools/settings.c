@@ -76,7 +76,7 @@ void settings_init(struct settings *settings) {
       .trace_path = "synthetic",
       .fabric = "auto",
       .requests = 100,
-      .layers = SETTINGS_DEFAULT_LAYERS,
+      .layers = SETTINGS_LAYERS_UNSET,
       .chunk_tokens = 2048,
       .concurrency = 4,
       .seed = 1,
@@ -88,7 +88,9 @@ void settings_init(struct settings *settings) {
 void settings_list(struct settings *settings, struct option *options) {
   const struct option rows[SETTINGS_OPTION_COUNT] = {
       {"model", "NAME|FILE.json", "a preset (see `kvferry models`) or a file; Qwen3-8B", OPTION_TEXT, &settings->model_text},
-      {"layers", "N", "cut the model to N layers, 0 = all; 2", OPTION_COUNT, &settings->layers, 0, 4096},
+      {"layers", "N",
+       "cut the model to N layers with one of each kind, and its draft layers; 0 = all\n2, or as many as there are kinds",
+       OPTION_COUNT, &settings->layers, 0, 4096},
       {"heads", "N", "another number of KV heads", OPTION_COUNT, &settings->heads, 1, 65536},
       {"prefill", "SIDE", "tp=2,pp=1,page=16,layout=nhd: ranks, tokens per page, page layout\n(nhd or hnd) of the prefill instance",
        OPTION_OWN, &settings->sides[ROLE_PREFILL], .parse = settings_parse_side},
@@ -119,17 +121,23 @@ void settings_list(struct settings *settings, struct option *options) {
   memcpy(options, rows, sizeof rows);
 }
 
+/* Two layers, or one of each kind, unless asked. */
+static bool cut_model(struct settings *settings, struct complaint *complaint) {
+  struct model *model = &settings->model;
+  if (settings->layers == SETTINGS_LAYERS_UNSET) {
+    uint32_t kinds = model_count_kinds(model);
+    settings->layers = kinds > SETTINGS_DEFAULT_LAYERS ? kinds : SETTINGS_DEFAULT_LAYERS;
+    if (settings->layers > model->layers) settings->layers = model->layers;
+  }
+  return settings->layers == 0 || model_cut(model, (uint32_t)settings->layers, complaint);
+}
+
 static bool resolve_model(struct settings *settings, struct complaint *complaint) {
   struct model *model = &settings->model;
   if (!model_query(settings->model_text, model, complaint)) return false;
   settings->model_layers = model->layers;
-  if (settings->layers == SETTINGS_DEFAULT_LAYERS && model->layers < SETTINGS_DEFAULT_LAYERS) settings->layers = model->layers;
-  if (settings->layers > model->layers)
-    return complain(complaint, "--layers %llu: %s has %u", (unsigned long long)settings->layers, model->name, model->layers);
-  if (settings->layers) model->layers = (uint32_t)settings->layers;
-  if (settings->heads && model->mla) return complain(complaint, "--heads: %s has one latent instead of heads (MLA)", model->name);
-  if (settings->heads) model->kv_heads = (uint32_t)settings->heads;
-  return true;
+  if (!cut_model(settings, complaint)) return false;
+  return !settings->heads || model_set_heads(model, (uint32_t)settings->heads, complaint);
 }
 
 bool settings_resolve(struct settings *settings, struct complaint *complaint) {

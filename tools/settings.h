@@ -8,7 +8,7 @@
 
 enum role { ROLE_PREFILL, ROLE_DECODE };
 enum verify { VERIFY_FULL, VERIFY_SAMPLE, VERIFY_OFF };
-enum { SETTINGS_OPTION_COUNT = 23, SETTINGS_DEFAULT_LAYERS = 2 };
+enum { SETTINGS_OPTION_COUNT = 23, SETTINGS_DEFAULT_LAYERS = 2, SETTINGS_LAYERS_UNSET = 1 << 30 };
 
 /** One instance: how the model is split over its ranks, and its pages. */
 struct side {
