@@ -80,6 +80,15 @@ static void finish_piece(struct transfer_piece *piece) {
 
 /* ---- failure ---- */
 
+/* Where the bytes of an attempt came from: our staging, or where the piece begins in our pages. */
+static void *find_source(const struct transfer_piece *piece) {
+  struct layout_walk walk;
+  struct layout_block block;
+  if (piece->source_address) return piece->source_address;
+  layout_walk_init(&walk, &piece->leg->plan->link, LAYOUT_SOURCE, &piece->chunk->pages, &piece->cut);
+  return layout_walk_next(&walk, &block, 1) ? (void *)(uintptr_t)block.address : NULL;
+}
+
 /* What is known here about a write that did not work, around the provider's own error. */
 static kvf_error *describe_failure(struct transfer_piece *piece, kvf_error *cause) {
   struct transfer_link *link = piece->leg->link;
@@ -87,7 +96,7 @@ static kvf_error *describe_failure(struct transfer_piece *piece, kvf_error *caus
   kvf_status status = kvf_error_status(cause);
   kvf_error *error = BASE_ERROR(status, cause, "attempt %u of the %s write to %s failed", piece->attempt, piece->direct ? "direct" : "bulk",
                                 link->label);
-  base_error_add(error, "source_address", "%p", piece->source_address);
+  base_error_add(error, "source_address", "%p", find_source(piece));
   base_error_add(error, "length", "%llu", (unsigned long long)piece->bytes);
   base_error_add(error, "provider", "%s", provider);
   base_error_add(error, "attempt", "%u", piece->attempt);
@@ -348,7 +357,7 @@ static void submit_copy(struct transfer_piece *piece, enum transfer_job_kind kin
                                      .packed = packed,
                                      .done = copy_done};
   piece->state = PIECE_COPYING;
-  piece->source_address = packed;
+  piece->source_address = piece->gather;
   piece->mapped = is_mappable(leg->link);
   if (piece->mapped) leg->link->mapped_jobs++;
   set_busy(piece, true);

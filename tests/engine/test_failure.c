@@ -147,7 +147,7 @@ static struct rig_options faulty(const char *settings) {
 }
 
 static void a_provider_error_once_is_retried(void **state) {
-  if (strchr(fabrics, '(')) skip(); /* a provider with settings of its own cannot be wrapped */
+  if (strchr(fabrics, '(') || !strcmp(fabrics, "auto")) skip(); /* a wrapper wants one provider, by its bare name */
   open_pair(faulty("fail_send=2,count=1"));
   start_room(ROOM, 300);
   kvf_event sent = rig_wait(pair.rig.prefill[0].engine, KVF_EVENT_SEND_END);
@@ -161,7 +161,7 @@ static void a_provider_error_once_is_retried(void **state) {
 }
 
 static void a_provider_error_always_fails_only_its_room(void **state) {
-  if (strchr(fabrics, '(')) skip();
+  if (strchr(fabrics, '(') || !strcmp(fabrics, "auto")) skip();
   /* The first room's single piece is tried three times; the next room on the same connection goes through. */
   open_pair(faulty("fail_send=1,count=3"));
   uint64_t before = settled_arena();

@@ -33,7 +33,7 @@ def main():
     root, cc = sys.argv[1:3]
     ffi = cffi.FFI()
     ffi.cdef(own_declarations(root, cc))
-    assert ffi.sizeof("kvf_plane") == 72, ffi.sizeof("kvf_plane")
+    assert ffi.sizeof("kvf_plane") == 104, ffi.sizeof("kvf_plane")
     library = ffi.dlopen(None)
     declared = [name for name in dir(library) if name.startswith("kvf_")]
     wanted = c_text.public_functions(root)
