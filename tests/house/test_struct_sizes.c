@@ -15,7 +15,7 @@
   _Static_assert(sizeof(void *) != 8 || sizeof(size_t) != 8 || sizeof(type) == (lp64_bytes), #type " has another size")
 
 /* Never change. */
-PIN(kvf_plane, 72);
+PIN(kvf_plane, 104);
 PIN(kvf_page_list, 24);
 PIN(kvf_rank_planes, 16);
 PIN(kvf_event, 120);
