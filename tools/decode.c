@@ -6,22 +6,22 @@
 #include "rank_room.h"
 
 static void open_room(struct rank *rank, struct rank_room *room) {
-  const kvf_page_list pages = {.page_count = room->page_count, .pages = room->pages, .first_token = room->first_token};
+  kvf_page_list lists[KVF_PAGE_LIST_LIMIT];
   kvf_recv_options options = KVF_RECV_OPTIONS_INIT;
   kvf_error *error = NULL;
   options.room = room->request->room;
   options.user_tag = (uint64_t)(room - rank->rooms);
   options.peers = rank->peers;
   options.peer_count = (uint32_t)rank->peer_count;
-  options.page_lists = &pages;
-  options.page_list_count = 1;
+  options.page_lists = lists;
+  options.page_list_count = rank_room_list(rank, room, room->request->prefix_tokens, room->request->tokens, lists);
   options.token_first = room->request->prefix_tokens;
   options.token_end = room->request->tokens;
   if (kvf_recv_open(rank->engine, &options, &room->recv, &error) != KVF_OK) rank_room_refuse(rank, room, error);
 }
 
 bool decode_step(struct rank *rank) {
-  struct rank_room *room = rank_room_take(rank, false);
+  struct rank_room *room = rank_room_take(rank);
   if (room) open_room(rank, room);
   return room && !rank->pressed;
 }
@@ -46,10 +46,10 @@ static bool check_room(const struct rank *rank, const struct rank_room *room, co
   const struct workload_request *request = room->request;
   struct pages view = rank_room_view(rank, room);
   struct pages_fault fault;
-  uint64_t expected = (request->tokens - request->prefix_tokens) * rank->geometry.token_bytes;
+  uint64_t expected = geometry_room_bytes(&rank->geometry, request->prefix_tokens, request->tokens);
   bool sample = rank->setup->settings->verify == VERIFY_SAMPLE;
-  if (!pages_check(&view, request->prefix_tokens, request->tokens, sample, &fault)) {
-    pages_describe(&view, &fault, request->tokens, complaint->text, sizeof complaint->text);
+  if (!pages_check(&view, request->prefix_tokens, sample, &fault)) {
+    pages_describe(&view, &fault, complaint->text, sizeof complaint->text);
     return false;
   }
   if (event->bytes != expected)

@@ -20,10 +20,10 @@ struct model_kind *model_kind_add(struct model *model, const char *name) {
 }
 
 struct model_kind *model_kind_add_draft(struct model *model, uint32_t index) {
-  struct model_kind *kind = model_kind_add(model, "");
+  struct model_kind like = model->kinds[index], *kind = model_kind_add(model, "");
   if (!kind) return NULL;
-  *kind = model->kinds[index];
-  snprintf(kind->name, sizeof kind->name, "draft %.17s", model->kinds[index].name);
+  *kind = like;
+  snprintf(kind->name, sizeof kind->name, "draft %.17s", like.name);
   for (uint32_t i = 0; i < kind->array_count; i++) kind->arrays[i].component = KVF_COMPONENT_DRAFT;
   return kind;
 }

@@ -21,14 +21,6 @@ static struct rank_room *find_unposted(struct rank *rank) {
   return oldest;
 }
 
-/* The part of the room's pages that holds tokens [first, end). */
-static kvf_page_list cut_pages(const struct rank *rank, const struct rank_room *room, uint64_t first, uint64_t end) {
-  uint32_t page_tokens = rank->setup->settings->sides[ROLE_PREFILL].page_tokens;
-  uint64_t from = (first - room->first_token) / page_tokens, to = (end - room->first_token + page_tokens - 1) / page_tokens;
-  return (kvf_page_list){
-      .page_count = (uint32_t)(to - from), .pages = room->pages + from, .first_token = room->first_token + from * page_tokens};
-}
-
 static void post_chunk(struct rank *rank, struct rank_room *room) {
   const struct settings *settings = rank->setup->settings;
   uint64_t first = room->posted_to;
@@ -38,12 +30,12 @@ static void post_chunk(struct rank *rank, struct rank_room *room) {
   if (settings->verify != VERIFY_OFF) pages_fill(&view, first, end);
 
   uint8_t aux[RANK_AUX_BYTES];
-  kvf_page_list pages = cut_pages(rank, room, first, end);
+  kvf_page_list lists[KVF_PAGE_LIST_LIMIT];
   kvf_chunk chunk = KVF_CHUNK_INIT;
   chunk.token_first = first;
   chunk.token_count = end - first;
-  chunk.page_list_count = end > first;
-  chunk.page_lists = &pages;
+  chunk.page_list_count = rank_room_list(rank, room, first, end, lists);
+  chunk.page_lists = lists;
   chunk.final = end == room->request->tokens;
   if (chunk.final) {
     pattern_fill_aux(room->request->room, aux, sizeof aux);
@@ -62,7 +54,7 @@ static void post_chunk(struct rank *rank, struct rank_room *room) {
 }
 
 bool prefill_step(struct rank *rank) {
-  struct rank_room *fresh = rank_room_take(rank, true);
+  struct rank_room *fresh = rank_room_take(rank);
   if (fresh) open_room(rank, fresh);
   struct rank_room *room = find_unposted(rank);
   if (room) post_chunk(rank, room);

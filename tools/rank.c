@@ -51,17 +51,17 @@ static bool open_engine(struct rank *rank) {
   return true;
 }
 
-static bool open_pool(struct rank *rank, uint32_t page_count) {
+static bool open_pool(struct rank *rank, const struct geometry_pages *pages) {
   const struct settings *settings = rank->setup->settings;
   struct complaint complaint;
   kvf_error *error = NULL;
   const uint64_t anywhere = 1 << 20; /* until the size is known and the pool exists */
-  if (!geometry_init(&rank->geometry, settings, rank->setup->role, rank->setup->rank, page_count, anywhere, &complaint))
+  if (!geometry_init(&rank->geometry, settings, rank->setup->role, rank->setup->rank, pages, anywhere, &complaint))
     return fail(rank, complaint.text, NULL);
   if (kvf_memory_alloc(rank->geometry.pool_bytes, &rank->pool, &error) != KVF_OK)
     return fail(rank, "no memory for the pool", error);
   memset(rank->pool, PATTERN_CANARY, rank->geometry.pool_bytes);
-  for (uint32_t i = 0; i < rank->geometry.plane_count; i++) rank->geometry.planes[i].address += (uintptr_t)rank->pool - anywhere;
+  geometry_move(&rank->geometry, anywhere, (uintptr_t)rank->pool);
   kvf_region_options region = KVF_REGION_OPTIONS_INIT;
   region.address = rank->pool;
   region.length_bytes = rank->geometry.pool_bytes;
@@ -89,17 +89,18 @@ static bool open_cache(struct rank *rank) {
 static bool open_rank(struct rank *rank) {
   const struct rank_setup *setup = rank->setup;
   struct complaint complaint;
-  uint32_t page_count;
+  struct geometry_pages pages;
   rank->peer_total = settings_rank_count(setup->settings, setup->role == ROLE_PREFILL ? ROLE_DECODE : ROLE_PREFILL);
   rank->peers = calloc(rank->peer_total, sizeof(kvf_peer *));
   rank->peer_up = calloc(rank->peer_total, sizeof *rank->peer_up);
   rank->rooms = calloc(setup->settings->concurrency, sizeof *rank->rooms);
   if (!rank->peers || !rank->peer_up || !rank->rooms) return fail(rank, "out of memory", NULL);
-  if (!geometry_count_pages(setup->settings, setup->workload, setup->role, &page_count, &complaint))
+  if (!geometry_count_pages(setup->settings, setup->workload, setup->role, &pages, &complaint))
     return fail(rank, complaint.text, NULL);
-  if (!page_pool_init(&rank->free_pages, page_count, setup->settings->seed * 1000 + setup->role * 100 + setup->rank))
-    return fail(rank, "out of memory", NULL);
-  return open_engine(rank) && open_pool(rank, page_count) && open_cache(rank);
+  for (uint32_t i = 0; i < KVF_PAGE_LIST_LIMIT; i++)
+    if (!page_pool_init(&rank->free_pages[i], pages.counts[i], setup->settings->seed * 1000 + setup->role * 100 + setup->rank))
+      return fail(rank, "out of memory", NULL);
+  return open_engine(rank) && open_pool(rank, &pages) && open_cache(rank);
 }
 
 static bool connect_peers(struct rank *rank) {
@@ -274,7 +275,7 @@ static void close_rooms(struct rank *rank) {
   for (uint64_t i = 0; rank->rooms && i < rank->setup->settings->concurrency; i++) {
     if (rank->rooms[i].open) kvf_send_close(rank->rooms[i].send);
     if (rank->rooms[i].open) kvf_recv_close(rank->rooms[i].recv);
-    free(rank->rooms[i].pages);
+    rank_room_fini(&rank->rooms[i]);
   }
   free(rank->rooms);
 }
@@ -287,7 +288,7 @@ static void close_rank(struct rank *rank) {
   kvf_region_close(rank->region);
   kvf_memory_free(rank->pool);
   geometry_fini(&rank->geometry);
-  page_pool_fini(&rank->free_pages);
+  for (uint32_t i = 0; i < KVF_PAGE_LIST_LIMIT; i++) page_pool_fini(&rank->free_pages[i]);
   free(rank->peers);
   free(rank->peer_up);
 }

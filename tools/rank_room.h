@@ -12,13 +12,18 @@
 
 enum { RANK_AUX_BYTES = 64 };
 
+/* The room's pages of one page list. */
+struct rank_pages {
+  uint32_t *pages;
+  uint32_t page_count, page_capacity;
+  uint64_t first_page; /* of its sequence of pages (span.h) */
+};
+
 struct rank_room {
   bool open;
   size_t index; /* of the request */
   const struct workload_request *request;
-  uint32_t *pages;
-  uint32_t page_count, page_capacity;
-  uint64_t first_token; /* of pages[0] */
+  struct rank_pages lists[KVF_PAGE_LIST_LIMIT];
   uint64_t opened_ns, ready_ns;
   kvf_send *send;
   kvf_recv *recv;
@@ -35,7 +40,7 @@ struct rank {
   kvf_region *region;
   kvf_cache *cache;
   struct geometry geometry;
-  struct page_pool free_pages;
+  struct page_pool free_pages[KVF_PAGE_LIST_LIMIT];
   kvf_peer **peers; /* in the order they came up (prefill) or were connected (decode) */
   bool *peer_up;
   size_t peer_count, peer_total;
@@ -52,8 +57,8 @@ bool decode_step(struct rank *rank);
 void prefill_end(struct rank *rank, struct rank_room *room, const kvf_event *event);
 void decode_end(struct rank *rank, struct rank_room *room, const kvf_event *event);
 
-/** A room for the next request with its @p span's pages taken, or NULL: none is due, or no slot or page is free. */
-struct rank_room *rank_room_take(struct rank *rank, bool for_prefill);
+/** A room for the next request with its pages taken, or NULL: none is due, or no slot or page is free. */
+struct rank_room *rank_room_take(struct rank *rank);
 /** Give its pages back and free the slot. */
 void rank_room_give(struct rank *rank, struct rank_room *room);
 /** The room could not be opened. BACKPRESSURE puts it off, anything else ends it. */
@@ -62,5 +67,11 @@ void rank_room_refuse(struct rank *rank, struct rank_room *room, kvf_error *erro
 void rank_room_report(struct rank *rank, struct rank_room *room, const kvf_event *event, enum record_check check, const char *text);
 /** Its pages in this rank's planes. */
 struct pages rank_room_view(const struct rank *rank, const struct rank_room *room);
+/** The page lists for tokens [token_first, token_end), or what of them lies in a window, in @p lists[KVF_PAGE_LIST_LIMIT]; lists
+ *  that would be empty are left out. Returns how many. */
+uint32_t rank_room_list(const struct rank *rank, const struct rank_room *room, uint64_t token_first, uint64_t token_end,
+                        kvf_page_list *lists);
+/** Free what a slot keeps between rooms. */
+void rank_room_fini(struct rank_room *room);
 
 #endif

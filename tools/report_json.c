@@ -18,15 +18,18 @@ static json_t *encode_text(const char *text) {
 }
 
 static json_t *encode_side(const struct side *side) {
-  return json_pack("{s:i, s:i, s:i, s:s}", "tp", (int)side->tp, "pp", (int)side->pp, "page", (int)side->page_tokens, "layout",
+  return json_pack("{s:i, s:i, s:i, s:i, s:i, s:s}", "tp", (int)side->tp, "pp", (int)side->pp, "cp", (int)settings_cp(side),
+                   "cp_block", side->cp_block ? (int)side->cp_block : 1, "page", (int)side->page_tokens, "layout",
                    settings_layout_name(side->layout));
 }
 
 static json_t *encode_model(const struct settings *settings) {
   const struct model *model = &settings->model;
-  return json_pack("{s:o, s:i, s:i, s:i, s:i, s:s, s:b, s:I}", "name", encode_text(model->name), "layers", (int)model->layers,
-                   "model_layers", (int)settings->model_layers, "kv_heads", (int)model->kv_heads, "head_dim", (int)model->head_dim,
-                   "dtype", model_dtype_name(model->dtype), "mla", (int)model->mla, "token_bytes",
+  char layers[1024];
+  return json_pack("{s:o, s:i, s:i, s:i, s:o, s:i, s:i, s:s, s:b, s:I}", "name", encode_text(model->name), "layers",
+                   (int)model->layers, "model_layers", (int)settings->model_layers, "draft_layers", (int)model->draft_layers,
+                   "layer_ids", encode_text(model_describe_layers(model, layers, sizeof layers)), "kv_heads", (int)model->kv_heads,
+                   "head_dim", (int)model->head_dim, "dtype", model_dtype_name(model->dtype), "mla", (int)model->mla, "token_bytes",
                    (json_int_t)model_token_bytes(model));
 }
 

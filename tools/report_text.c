@@ -14,14 +14,16 @@ static void print_side(const struct settings *settings, enum role role, FILE *ou
   const struct side *side = &settings->sides[role];
   fprintf(out, "%s tp=%u pp=%u page=%u %s", settings_role_name(role), side->tp, side->pp, side->page_tokens,
           settings_layout_name(side->layout));
+  if (settings_cp(side) > 1) fprintf(out, " cp=%u cpblock=%u", side->cp, side->cp_block ? side->cp_block : 1);
 }
 
 static void print_title(const struct report *report, FILE *out) {
   const struct settings *settings = report->settings;
-  fprintf(out, "%s%s%s, %u of %u layers, %u KV heads x %u %s; trace %s, seed %llu\n", terminal_style(out, TERMINAL_BOLD),
-          settings->model.name, terminal_style(out, TERMINAL_PLAIN), settings->model.layers, settings->model_layers,
-          settings->model.kv_heads, settings->model.head_dim, model_dtype_name(settings->model.dtype), settings->trace_path,
-          (unsigned long long)settings->seed);
+  char layers[1024];
+  fprintf(out, "%s%s%s, layers %s of %u, %u KV heads x %u %s; trace %s, seed %llu\n", terminal_style(out, TERMINAL_BOLD),
+          settings->model.name, terminal_style(out, TERMINAL_PLAIN), model_describe_layers(&settings->model, layers, sizeof layers),
+          settings->model_layers, settings->model.kv_heads, settings->model.head_dim, model_dtype_name(settings->model.dtype),
+          settings->trace_path, (unsigned long long)settings->seed);
   fprintf(out, "  ");
   print_side(settings, ROLE_PREFILL, out);
   fprintf(out, "  ->  ");

@@ -213,7 +213,7 @@ static int execute(struct run *run) {
 
 /* What would fail in every rank fails here, once, before any process is started. */
 static bool check_plan(const struct run_plan *plan, const struct workload *workload, struct complaint *complaint) {
-  uint32_t pages;
+  struct geometry_pages pages;
   for (int role = 0; role < 2; role++)
     if (plan->has_side[role] && !geometry_count_pages(plan->settings, workload, (enum role)role, &pages, complaint)) return false;
   return geometry_check(plan->settings, complaint);

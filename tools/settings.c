@@ -9,7 +9,7 @@
 #include "quantity.h"
 #include "synthetic.h"
 
-enum { RANK_LIMIT = 64, PAGE_LIMIT_TOKENS = 65536 };
+enum { RANK_LIMIT = SETTINGS_RANK_LIMIT, PAGE_LIMIT_TOKENS = 65536 };
 
 static const char *const way_names[] = {"auto", "staged", "direct", NULL};
 static const char *const verify_names[] = {"full", "sample", "off", NULL};
@@ -26,8 +26,12 @@ const char *settings_verify_name(uint32_t verify) {
 const char *settings_role_name(enum role role) {
   return role == ROLE_PREFILL ? "prefill" : "decode";
 }
+uint32_t settings_cp(const struct side *side) {
+  return side->cp ? side->cp : 1;
+}
 uint32_t settings_rank_count(const struct settings *settings, enum role role) {
-  return settings->sides[role].tp * settings->sides[role].pp;
+  const struct side *side = &settings->sides[role];
+  return side->tp * side->pp * settings_cp(side);
 }
 
 static bool parse_side_number(const char *key, const char *text, uint32_t most, uint32_t *number_out, struct complaint *complaint) {
@@ -38,11 +42,28 @@ static bool parse_side_number(const char *key, const char *text, uint32_t most, 
   return true;
 }
 
-static bool parse_side_pair(const char *key, const char *value, struct side *side, struct complaint *complaint) {
+/* "7+8": the main layers of each stage. */
+static bool parse_stage_layers(char *text, struct side *side, struct complaint *complaint) {
+  char *rest = text;
+  uint32_t stages = 0;
+  memset(side->stage_layers, 0, sizeof side->stage_layers);
+  for (char *word = strsep(&rest, "+"); word; word = strsep(&rest, "+")) {
+    if (stages == RANK_LIMIT) return complain(complaint, "layers: at most %d stages", RANK_LIMIT);
+    if (!parse_side_number("layers", word, MODEL_LAYER_LIMIT, &side->stage_layers[stages++], complaint)) return false;
+  }
+  side->pp = stages;
+  return true;
+}
+
+static bool parse_side_pair(const char *key, char *value, struct side *side, struct complaint *complaint) {
   if (!strcmp(key, "tp")) return parse_side_number(key, value, RANK_LIMIT, &side->tp, complaint);
   if (!strcmp(key, "pp")) return parse_side_number(key, value, RANK_LIMIT, &side->pp, complaint);
   if (!strcmp(key, "page")) return parse_side_number(key, value, PAGE_LIMIT_TOKENS, &side->page_tokens, complaint);
-  if (strcmp(key, "layout")) return complain(complaint, "unknown key \"%s\"; known are tp, pp, page and layout", key);
+  if (!strcmp(key, "cp")) return parse_side_number(key, value, RANK_LIMIT, &side->cp, complaint);
+  if (!strcmp(key, "cpblock")) return parse_side_number(key, value, PAGE_LIMIT_TOKENS, &side->cp_block, complaint);
+  if (!strcmp(key, "layers")) return parse_stage_layers(value, side, complaint);
+  if (strcmp(key, "layout"))
+    return complain(complaint, "unknown key \"%s\"; known are tp, pp, page, layout, cp, cpblock and layers", key);
   if (strcmp(value, "nhd") && strcmp(value, "hnd")) return complain(complaint, "layout=%s: nhd or hnd is expected", value);
   side->layout = *value == 'h' ? KVF_LAYOUT_HND : KVF_LAYOUT_NHD;
   return true;
@@ -50,7 +71,7 @@ static bool parse_side_pair(const char *key, const char *value, struct side *sid
 
 bool settings_parse_side(const char *text, void *target, struct complaint *complaint) {
   struct side *side = target, parsed = *side;
-  char copy[128], seen[128] = ",";
+  char copy[256], seen[256] = ",";
   if (strlen(text) >= sizeof copy) return complain(complaint, "\"%s\" is too long", text);
   strcpy(copy, text);
   char *rest = copy;
@@ -62,16 +83,22 @@ bool settings_parse_side(const char *text, void *target, struct complaint *compl
     snprintf(mark, sizeof mark, ",%s,", pair);
     if (strstr(seen, mark)) return complain(complaint, "\"%s\" is given twice", pair);
     snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s,", pair);
+    if (!strcmp(pair, "pp") && !strstr(seen, ",layers,")) memset(parsed.stage_layers, 0, sizeof parsed.stage_layers);
+    uint32_t stages = parsed.pp;
     if (!parse_side_pair(pair, equals + 1, &parsed, complaint)) return false;
+    if (strstr(seen, ",pp,") && strstr(seen, ",layers,") && parsed.pp != stages)
+      return complain(complaint, "pp and layers speak of %u and %u stages", stages, parsed.pp);
   }
-  if ((uint64_t)parsed.tp * parsed.pp > RANK_LIMIT) return complain(complaint, "tp*pp: at most %d ranks a side", RANK_LIMIT);
+  if ((uint64_t)parsed.tp * parsed.pp * settings_cp(&parsed) > RANK_LIMIT)
+    return complain(complaint, "tp*pp*cp: at most %d ranks a side", RANK_LIMIT);
   *side = parsed;
   return true;
 }
 
 void settings_init(struct settings *settings) {
   *settings = (struct settings){
-      .sides = {{2, 1, 16, KVF_LAYOUT_NHD}, {4, 1, 16, KVF_LAYOUT_NHD}},
+      .sides = {{.tp = 2, .pp = 1, .page_tokens = 16, .layout = KVF_LAYOUT_NHD},
+                {.tp = 4, .pp = 1, .page_tokens = 16, .layout = KVF_LAYOUT_NHD}},
       .model_text = "Qwen3-8B",
       .trace_path = "synthetic",
       .fabric = "auto",
@@ -92,7 +119,9 @@ void settings_list(struct settings *settings, struct option *options) {
        "cut the model to N layers with one of each kind, and its draft layers; 0 = all\n2, or as many as there are kinds",
        OPTION_COUNT, &settings->layers, 0, 4096},
       {"heads", "N", "another number of KV heads", OPTION_COUNT, &settings->heads, 1, 65536},
-      {"prefill", "SIDE", "tp=2,pp=1,page=16,layout=nhd: ranks, tokens per page, page layout\n(nhd or hnd) of the prefill instance",
+      {"prefill", "SIDE",
+       "tp=2,pp=1,page=16,layout=nhd: ranks, tokens per page, page layout (nhd or hnd)\n"
+       "of the prefill instance; layers=7+8 for the stages' layers, cp=4,cpblock=16 for\ncontext parallelism",
        OPTION_OWN, &settings->sides[ROLE_PREFILL], .parse = settings_parse_side},
       {"decode", "SIDE", "the same of the decode instance; tp=4,pp=1,page=16,layout=nhd", OPTION_OWN, &settings->sides[ROLE_DECODE],
        .parse = settings_parse_side},
@@ -140,12 +169,23 @@ static bool resolve_model(struct settings *settings, struct complaint *complaint
   return !settings->heads || model_set_heads(model, (uint32_t)settings->heads, complaint);
 }
 
+static bool check_stages(const struct settings *settings, enum role role, struct complaint *complaint) {
+  const struct side *side = &settings->sides[role];
+  uint32_t sum = 0;
+  if (side->pp > settings->model.layers)
+    return complain(complaint, "--%s: %u pipeline stages need as many layers, and there are %u; raise --layers",
+                    settings_role_name(role), side->pp, settings->model.layers);
+  for (uint32_t stage = 0; stage < side->pp; stage++) sum += side->stage_layers[stage];
+  if (sum != 0 && sum != settings->model.layers)
+    return complain(complaint, "--%s: layers adds up to %u, and the model has %u here (--layers)", settings_role_name(role), sum,
+                    settings->model.layers);
+  return true;
+}
+
 bool settings_resolve(struct settings *settings, struct complaint *complaint) {
   if (!resolve_model(settings, complaint)) return false;
   for (int role = 0; role < 2; role++)
-    if (settings->sides[role].pp > settings->model.layers)
-      return complain(complaint, "--%s: %u pipeline stages need as many layers, and there are %u; raise --layers",
-                      settings_role_name((enum role)role), settings->sides[role].pp, settings->model.layers);
+    if (!check_stages(settings, (enum role)role, complaint)) return false;
   if (settings->deadline_s <= 0 || settings->deadline_s > 86400)
     return complain(complaint, "--deadline must be above 0 and at most 86400 seconds");
   return true;

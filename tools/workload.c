@@ -87,15 +87,3 @@ uint64_t workload_post_start(const struct workload_request *request, uint64_t ch
   if (request->prefix_tokens == request->tokens) return request->tokens;
   return request->prefix_tokens / chunk_tokens * chunk_tokens;
 }
-
-struct workload_span workload_prefill_span(const struct workload_request *request, uint64_t chunk_tokens, uint64_t page_tokens) {
-  uint64_t start = workload_post_start(request, chunk_tokens);
-  uint64_t first_page = start / page_tokens;
-  if (start == request->tokens) return (struct workload_span){first_page * page_tokens, 0};
-  return (struct workload_span){first_page * page_tokens, (request->tokens + page_tokens - 1) / page_tokens - first_page};
-}
-
-struct workload_span workload_decode_span(const struct workload_request *request, uint64_t page_tokens) {
-  uint64_t first_page = request->prefix_tokens / page_tokens;
-  return (struct workload_span){first_page * page_tokens, request->tokens / page_tokens - first_page + 1};
-}

@@ -31,16 +31,7 @@ bool workload_create(const struct trace *trace, const struct workload_options *o
                      struct complaint *complaint);
 void workload_fini(struct workload *workload);
 
-/** What one side must hold of a request: @p first_token is a multiple of @p page_tokens. */
-struct workload_span {
-  uint64_t first_token;
-  uint64_t page_count;
-};
-
 /** Prefill computes and posts from the first chunk that is not all prefix. */
 uint64_t workload_post_start(const struct workload_request *request, uint64_t chunk_tokens);
-struct workload_span workload_prefill_span(const struct workload_request *request, uint64_t chunk_tokens, uint64_t page_tokens);
-/** Decode holds the tokens from the prefix's end on, and the slot of the token that it will append. */
-struct workload_span workload_decode_span(const struct workload_request *request, uint64_t page_tokens);
 
 #endif

@@ -57,7 +57,7 @@ def check_explain():
 def check_models():
     faults = expect(0, ["models"], "Qwen3-8B", "147456", "MLA")
     models = {row["name"]: row for row in json.loads(run("models", "--json").stdout)}
-    if models["Llama-3.1-405B"]["token_bytes"] != 516096:
+    if models["Meta-Llama-3.1-405B"]["token_bytes"] != 516096:
         faults.append(f"models --json: {models['Llama-3.1-405B']}")
     return faults
 

@@ -44,8 +44,10 @@ def judge(words, status, report, is_full):
     tokens = report["tokens"] - report["prefix_tokens"]
     model = report["model"]
     copies = max(1, report["decode"]["tp"] // model["kv_heads"]) if not model["mla"] else report["decode"]["tp"]
-    if report["bytes"] != tokens * model["token_bytes"] * copies:
-        faults.append(f"{report['bytes']} bytes, expected {tokens * model['token_bytes'] * copies}")
+    layers = model["layers"] + model["draft_layers"]  # all alike in the models here
+    expected = tokens * model["token_bytes"] // model["layers"] * layers * copies
+    if report["bytes"] != expected:
+        faults.append(f"{report['bytes']} bytes, expected {expected}")
     if not report["fabric"] or report["throughput_bytes_per_second"] <= 0 or report["memcpy_ratio"] <= 0:
         faults.append("no fabric, throughput or ratio")
     return [f"{' '.join(words)}: {fault}; {report['errors']}" for fault in faults]

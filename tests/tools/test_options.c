@@ -106,7 +106,12 @@ static void wrong_options_say_what_is_wrong(void **state) {
       {{"--prefill", "tp"}, "key=value"},
       {{"--prefill", "tp=0"}, "from 1 to"},
       {{"--prefill", "tp=2,tp=4"}, "given twice"},
-      {{"--prefill", "ep=2"}, "known are tp, pp, page and layout"},
+      {{"--prefill", "ep=2"}, "known are tp, pp, page, layout, cp, cpblock and layers"},
+      {{"--prefill", "cp=0"}, "from 1 to"},
+      {{"--prefill", "layers=7+"}, "layers="},
+      {{"--prefill", "layers=7+8,pp=3"}, "speak of 2 and 3 stages"},
+      {{"--prefill", "pp=3,layers=7+8"}, "speak of 3 and 2 stages"},
+      {{"--decode", "tp=8,cp=16"}, "at most 64 ranks"},
       {{"--prefill", "layout=dhn"}, "nhd or hnd"},
       {{"--decode", "tp=32,pp=4"}, "at most 64 ranks"},
       {{"--decode", ""}, "key=value"},
@@ -120,6 +125,20 @@ static void wrong_options_say_what_is_wrong(void **state) {
   }
 }
 
+static void sides_can_be_uneven_and_split_by_tokens(void **state) {
+  struct settings settings;
+  struct complaint complaint;
+  assert_int_equal(
+      parse(&settings, &complaint,
+            (const char *const[]){"--prefill", "layers=3+2,tp=1", "--decode", "cp=4,cpblock=16,tp=2", "--layers", "5", NULL}),
+      OPTIONS_DONE);
+  assert_true(settings_resolve(&settings, &complaint));
+  assert_int_equal(settings_rank_count(&settings, ROLE_PREFILL), 2);
+  assert_int_equal(settings.sides[ROLE_PREFILL].stage_layers[1], 2);
+  assert_int_equal(settings_rank_count(&settings, ROLE_DECODE), 8);
+  assert_int_equal(settings.sides[ROLE_DECODE].cp_block, 16);
+}
+
 static void help_wins(void **state) {
   struct settings settings;
   struct complaint complaint;
@@ -130,9 +149,13 @@ static void what_does_not_go_together_is_refused(void **state) {
   static const struct {
     const char *words[5], *said;
   } rows[] = {
-      {{"--model", "Llama"}, "did you mean"},       {{"--layers", "37"}, "Qwen3-8B has 36"},
-      {{"--prefill", "pp=3"}, "3 pipeline stages"}, {{"--model", "DeepSeek-V3", "--heads", "4"}, "MLA"},
+      {{"--model", "Llama"}, "did you mean"},
+      {{"--layers", "37"}, "Qwen3-8B has 36"},
+      {{"--prefill", "pp=3"}, "3 pipeline stages"},
+      {{"--model", "DeepSeek-V3", "--heads", "4"}, "MLA"},
       {{"--deadline", "0"}, "--deadline"},
+      {{"--layers", "5", "--decode", "layers=2+2"}, "adds up to 4, and the model has 5"},
+      {{"--model", "DeepSeek-V4-Flash", "--layers", "2"}, "3 kinds of layers"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct settings settings;
@@ -182,6 +205,7 @@ int main(void) {
       cmocka_unit_test(every_option_has_a_row),
       cmocka_unit_test(both_spellings_and_every_kind_are_parsed),
       cmocka_unit_test(wrong_options_say_what_is_wrong),
+      cmocka_unit_test(sides_can_be_uneven_and_split_by_tokens),
       cmocka_unit_test(help_wins),
       cmocka_unit_test(what_does_not_go_together_is_refused),
       cmocka_unit_test(quantities_are_written_short),

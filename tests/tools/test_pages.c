@@ -46,32 +46,35 @@ static void set_up(struct fixture *fixture, bool hnd) {
   const uint32_t list[] = {9, 0, 5, 3};
   make_planes(fixture, hnd);
   memcpy(fixture->list, list, sizeof list);
-  fixture->pages = (struct pages){42, fixture->planes, 2 * LAYERS, 4, fixture->list, 8};
+  fixture->pages = (struct pages){.room = 42, .tokens = TOKEN_END, .planes = fixture->planes, .plane_count = 2 * LAYERS};
+  fixture->pages.lists[0] = (struct pages_list){fixture->list, 4, 1};
   pages_fill(&fixture->pages, TOKEN_FIRST, TOKEN_END);
 }
 
 static uint8_t *find(struct fixture *fixture, uint32_t plane, uint64_t token, uint32_t head) {
   const kvf_plane *p = &fixture->planes[plane];
-  uint64_t slot = token - fixture->pages.first_token;
+  uint64_t slot = token - PAGE_TOKENS;
   return (uint8_t *)(uintptr_t)p->address + fixture->list[slot / PAGE_TOKENS] * p->page_stride_bytes +
          slot % PAGE_TOKENS * p->token_stride_bytes + head * p->head_stride_bytes;
 }
 
 static bool check(struct fixture *fixture, struct pages_fault *fault) {
-  return pages_check(&fixture->pages, TOKEN_FIRST, TOKEN_END, false, fault);
+  return pages_check(&fixture->pages, TOKEN_FIRST, false, fault);
 }
 
 static void every_coordinate_changes_every_row(void **state) {
   uint8_t row[HEAD_BYTES];
-  const uint64_t base = pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 4), 13);
+  const uint64_t base = pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 0, 4), 13);
   pattern_fill(base, row, sizeof row);
   assert_true(pattern_matches(base, row, sizeof row));
   for (uint64_t i = 1; i < 2000; i++) {
-    assert_false(pattern_matches(pattern_base(pattern_stem(42 + i, 7, KVF_ROLE_K, 4), 13), row, sizeof row));
-    assert_false(pattern_matches(pattern_base(pattern_stem(42, 7 + (uint32_t)i, KVF_ROLE_K, 4), 13), row, sizeof row));
-    assert_false(pattern_matches(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 4 + (uint32_t)i), 13), row, sizeof row));
-    assert_false(pattern_matches(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 4), 13 + i), row, sizeof row));
-    if (i < 7) assert_false(pattern_matches(pattern_base(pattern_stem(42, 7, KVF_ROLE_K + (uint32_t)i, 4), 13), row, sizeof row));
+    assert_false(pattern_matches(pattern_base(pattern_stem(42 + i, 7, KVF_ROLE_K, 0, 4), 13), row, sizeof row));
+    assert_false(pattern_matches(pattern_base(pattern_stem(42, 7 + (uint32_t)i, KVF_ROLE_K, 0, 4), 13), row, sizeof row));
+    assert_false(pattern_matches(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 0, 4 + (uint32_t)i), 13), row, sizeof row));
+    assert_false(pattern_matches(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 0, 4), 13 + i), row, sizeof row));
+    assert_false(pattern_matches(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, (uint32_t)i, 4), 13), row, sizeof row));
+    if (i < 7)
+      assert_false(pattern_matches(pattern_base(pattern_stem(42, 7, KVF_ROLE_K + (uint32_t)i, 0, 4), 13), row, sizeof row));
   }
 }
 
@@ -105,7 +108,7 @@ static void a_right_fill_passes_and_every_flipped_byte_is_found(void **state) {
             assert_int_equal(fault.layer, fixture.planes[plane].layer);
             assert_int_equal(fault.role, fixture.planes[plane].role);
             assert_int_equal(fault.head, 4 + head);
-            assert_int_equal(fault.token, token);
+            assert_int_equal(fault.entry, token);
             assert_int_equal(fault.byte, byte);
             assert_int_equal(fault.expected ^ fault.found, 0x10);
             *place ^= 0x10;
@@ -119,25 +122,74 @@ static void expect_description(struct fixture *fixture, const char *wanted) {
   struct pages_fault fault;
   char text[512];
   assert_false(check(fixture, &fault));
-  pages_describe(&fixture->pages, &fault, TOKEN_END, text, sizeof text);
+  pages_describe(&fixture->pages, &fault, text, sizeof text);
   if (!strstr(text, wanted)) fail_msg("\"%s\" does not say \"%s\"", text, wanted);
 }
 
 static void a_swap_is_found_and_said(void **state) {
   struct fixture fixture;
   set_up(&fixture, false);
-  pattern_fill(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 6), 20), find(&fixture, 0, 20, 1), HEAD_BYTES);
+  pattern_fill(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 0, 6), 20), find(&fixture, 0, 20, 1), HEAD_BYTES);
   expect_description(&fixture, "layer 7 K head 5 token 20 (page 0)");
   expect_description(&fixture, "it holds layer 7 K head 6 of the same token");
-  pattern_fill(pattern_base(pattern_stem(42, 8, KVF_ROLE_K, 5), 20), find(&fixture, 0, 20, 1), HEAD_BYTES);
+  pattern_fill(pattern_base(pattern_stem(42, 8, KVF_ROLE_K, 0, 5), 20), find(&fixture, 0, 20, 1), HEAD_BYTES);
   expect_description(&fixture, "it holds layer 8 K head 5");
-  pattern_fill(pattern_base(pattern_stem(42, 7, KVF_ROLE_V, 5), 20), find(&fixture, 0, 20, 1), HEAD_BYTES);
+  pattern_fill(pattern_base(pattern_stem(42, 7, KVF_ROLE_V, 0, 5), 20), find(&fixture, 0, 20, 1), HEAD_BYTES);
   expect_description(&fixture, "it holds layer 7 V head 5");
-  pattern_fill(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 5), 21), find(&fixture, 0, 20, 1), HEAD_BYTES);
+  pattern_fill(pattern_base(pattern_stem(42, 7, KVF_ROLE_K, 0, 5), 21), find(&fixture, 0, 20, 1), HEAD_BYTES);
   expect_description(&fixture, "it holds token 21 of head 5");
   memset(find(&fixture, 0, 20, 1), PATTERN_CANARY, HEAD_BYTES);
   expect_description(&fixture, "it was never written");
   free(fixture.pool);
+}
+
+/* Planes with a window, per-request state, and half of the compressed entries, in lists of their own. */
+static void other_planes_are_filled_where_they_matter(void **state) {
+  enum { TOKENS = 35, ROW = 8, OTHER_PAGES = 4 };
+  uint8_t pool[3 * OTHER_PAGES * 8 * ROW];
+  const uint32_t window_list[] = {3, 1}, state_list[] = {2}, entry_list[] = {0, 3, 1};
+  kvf_plane planes[3];
+  struct pages_fault fault;
+  memset(pool, PATTERN_CANARY, sizeof pool);
+  for (uint32_t i = 0; i < 3; i++)
+    planes[i] = (kvf_plane){.layer = 5,
+                            .role = KVF_ROLE_K,
+                            .page_list = i,
+                            .heads_total = 1,
+                            .head_count = 1,
+                            .head_bytes = ROW,
+                            .page_tokens = i == 0 ? 8 : 1 + i / 2,
+                            .page_count = OTHER_PAGES,
+                            .page_stride_bytes = 8 * ROW,
+                            .token_stride_bytes = ROW,
+                            .head_stride_bytes = ROW,
+                            .address = (uintptr_t)pool + i * OTHER_PAGES * 8 * ROW};
+  planes[0].window_tokens = 10;
+  planes[1].role = KVF_ROLE_STATE;
+  planes[1].per_request = 1;
+  planes[2].entry_tokens = 4; /* 8 entries, the odd ones here */
+  planes[2].token_parts = 2;
+  planes[2].token_part = 1;
+  struct pages pages = {.room = 9, .tokens = TOKENS, .planes = planes, .plane_count = 3};
+  pages.lists[0] = (struct pages_list){window_list, 2, 3}; /* tokens 24 to 39 */
+  pages.lists[1] = (struct pages_list){state_list, 1, 0};
+  pages.lists[2] = (struct pages_list){entry_list, 3, 0}; /* entries 1 3, 5 7, 9 11 */
+  pages_fill(&pages, 0, 20);
+  assert_int_equal(pattern_find_stain(pool, (OTHER_PAGES + 2) * 8 * ROW),
+                   (OTHER_PAGES + 2) * 8 * ROW); /* neither window nor state yet */
+  pages_fill(&pages, 20, TOKENS);
+  const uint64_t stem = pattern_stem(9, 5, KVF_ROLE_K, 0, 0);
+  assert_true(pattern_is_canary(pool + 3 * 8 * ROW, ROW)); /* token 24 is before the window */
+  assert_true(pattern_matches(pattern_base(stem, 25), pool + (3 * 8 + 1) * ROW, ROW));
+  assert_true(pattern_matches(pattern_base(stem, 34), pool + (8 + 2) * ROW, ROW));
+  assert_true(pattern_is_canary(pool + (8 + 3) * ROW, ROW));
+  assert_true(pattern_matches(pattern_base(pattern_stem(9, 5, KVF_ROLE_STATE, 0, 0), 0), pool + (4 + 2) * 8 * ROW, ROW));
+  assert_true(pattern_matches(pattern_base(stem, 1), pool + 8 * 8 * ROW, ROW));
+  assert_true(pattern_matches(pattern_base(stem, 7), pool + (8 + 3) * 8 * ROW + ROW, ROW));
+  assert_true(pages_check(&pages, 0, false, &fault));
+  assert_true(pages_check(&pages, 25, false, &fault) == false); /* entries 1 to 5 would have to be canary */
+  pages_reset(&pages);
+  assert_int_equal(pattern_find_stain(pool, sizeof pool), sizeof pool);
 }
 
 static void another_room_is_found(void **state) {
@@ -153,10 +205,12 @@ static void one_token_more_or_less_is_found(void **state) {
   struct fixture fixture;
   struct pages_fault fault;
   set_up(&fixture, true);
-  assert_false(pages_check(&fixture.pages, TOKEN_FIRST, TOKEN_END - 1, false, &fault));
-  assert_int_equal(fault.token, TOKEN_END - 1);
-  assert_false(pages_check(&fixture.pages, TOKEN_FIRST - 1, TOKEN_END, false, &fault));
-  assert_int_equal(fault.token, TOKEN_FIRST - 1);
+  fixture.pages.tokens = TOKEN_END - 1;
+  assert_false(pages_check(&fixture.pages, TOKEN_FIRST, false, &fault));
+  assert_int_equal(fault.entry, TOKEN_END - 1);
+  fixture.pages.tokens = TOKEN_END;
+  assert_false(pages_check(&fixture.pages, TOKEN_FIRST - 1, false, &fault));
+  assert_int_equal(fault.entry, TOKEN_FIRST - 1);
   free(fixture.pool);
 }
 
@@ -168,7 +222,7 @@ static void a_sample_looks_at_the_edges_of_pages(void **state) {
     uint8_t *place = find(&fixture, 3, token, 2);
     bool looked_at = token % 8 == 0 || token % 8 == 7;
     *place ^= 1;
-    assert_int_equal(pages_check(&fixture.pages, TOKEN_FIRST, TOKEN_END, true, &fault), !looked_at);
+    assert_int_equal(pages_check(&fixture.pages, TOKEN_FIRST, true, &fault), !looked_at);
     *place ^= 1;
   }
   free(fixture.pool);
@@ -233,6 +287,7 @@ int main(void) {
       cmocka_unit_test(a_row_of_any_length_is_its_own_bytes),
       cmocka_unit_test(a_right_fill_passes_and_every_flipped_byte_is_found),
       cmocka_unit_test(a_swap_is_found_and_said),
+      cmocka_unit_test(other_planes_are_filled_where_they_matter),
       cmocka_unit_test(another_room_is_found),
       cmocka_unit_test(one_token_more_or_less_is_found),
       cmocka_unit_test(a_sample_looks_at_the_edges_of_pages),
