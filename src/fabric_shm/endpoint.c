@@ -88,10 +88,11 @@ void shm_endpoint_disconnect(struct fabric_endpoint *base) {
   make_due(endpoint);
 }
 
+/* Falling asleep and waking (here, and in the receiver for the writer) is "raise my flag, then look at your index" against "move my index,
+ * then look at your flag". Sequential consistency of these four accesses is what makes one of the two see the other. */
 static void wake_receiver(struct shm_endpoint *endpoint) {
-  atomic_thread_fence(memory_order_seq_cst);
-  if (!atomic_load_explicit(&endpoint->ring->receiver_sleeps, memory_order_relaxed)) return;
-  atomic_store_explicit(&endpoint->ring->receiver_sleeps, 0, memory_order_relaxed);
+  if (!atomic_load(&endpoint->ring->receiver_sleeps)) return;
+  atomic_store(&endpoint->ring->receiver_sleeps, 0);
   /* A full socket holds messages that will wake it just as well; a broken one is found by epoll. */
   const struct shm_message wake = {.magic = SHM_MAGIC, .kind = SHM_WAKE};
   shm_message_send(endpoint->fd, &wake, NULL, 0);
@@ -99,7 +100,7 @@ static void wake_receiver(struct shm_endpoint *endpoint) {
 
 /* Into the ring as far as there is room; false when the peer's index is impossible. */
 static bool publish_some(struct shm_endpoint *endpoint) {
-  uint64_t taken = atomic_load_explicit(&endpoint->ring->taken, memory_order_acquire);
+  uint64_t taken = atomic_load(&endpoint->ring->taken);
   if (endpoint->published - taken > SHM_RING_ENTRIES) return false;
   while (endpoint->published < endpoint->queued && endpoint->published - taken < SHM_RING_ENTRIES) {
     const struct shm_piece *piece = &endpoint->pieces[endpoint->published % SHM_QUEUE_LIMIT];
@@ -108,7 +109,7 @@ static bool publish_some(struct shm_endpoint *endpoint) {
     entry->payload_bytes = piece->payload_bytes;
     endpoint->published++;
   }
-  atomic_store_explicit(&endpoint->ring->published, endpoint->published, memory_order_release);
+  atomic_store(&endpoint->ring->published, endpoint->published);
   return true;
 }
 
@@ -117,8 +118,7 @@ static void publish(struct shm_endpoint *endpoint) {
   bool sane = publish_some(endpoint);
   if (sane && endpoint->published < endpoint->queued) {
     /* Ask to be woken, then look again: room may have come in between. */
-    atomic_store_explicit(&endpoint->ring->writer_waits, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst);
+    atomic_store(&endpoint->ring->writer_waits, 1);
     sane = publish_some(endpoint);
   }
   if (!sane) return fail(endpoint, BASE_ERROR(KVF_PROTOCOL, NULL, "the peer's ring holds impossible indexes"));

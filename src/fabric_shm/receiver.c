@@ -195,9 +195,8 @@ static void greet(struct shm_receiver *receiver, const struct shm_message *hello
 }
 
 static void wake_writer(struct shm_receiver *receiver) {
-  atomic_thread_fence(memory_order_seq_cst);
-  if (!atomic_load_explicit(&receiver->ring->writer_waits, memory_order_relaxed)) return;
-  atomic_store_explicit(&receiver->ring->writer_waits, 0, memory_order_relaxed);
+  if (!atomic_load(&receiver->ring->writer_waits)) return;
+  atomic_store(&receiver->ring->writer_waits, 0);
   /* A full socket holds messages that will wake it just as well. */
   const struct shm_message wake = {.magic = SHM_MAGIC, .kind = SHM_WAKE};
   shm_message_send(receiver->fd, &wake, NULL, 0);
@@ -205,17 +204,16 @@ static void wake_writer(struct shm_receiver *receiver) {
 
 /* True when the ring is empty and the writer knows that it has to wake us. */
 static bool fall_asleep(struct shm_receiver *receiver) {
-  atomic_store_explicit(&receiver->ring->receiver_sleeps, 1, memory_order_relaxed);
-  atomic_thread_fence(memory_order_seq_cst);
-  if (atomic_load_explicit(&receiver->ring->published, memory_order_acquire) == receiver->taken) return true;
-  atomic_store_explicit(&receiver->ring->receiver_sleeps, 0, memory_order_relaxed);
+  atomic_store(&receiver->ring->receiver_sleeps, 1);
+  if (atomic_load(&receiver->ring->published) == receiver->taken) return true;
+  atomic_store(&receiver->ring->receiver_sleeps, 0);
   return false;
 }
 
 void shm_receiver_drain(struct shm_receiver *receiver) {
   struct shm_fabric *fabric = receiver->fabric;
   if (receiver->fd < 0 || !receiver->token) return;
-  uint64_t published = atomic_load_explicit(&receiver->ring->published, memory_order_acquire);
+  uint64_t published = atomic_load(&receiver->ring->published);
   if (published - receiver->taken > SHM_RING_ENTRIES) {
     base_log_write(&fabric->log, KVF_LOG_WARNING, "shm: a connection is closed because its ring holds impossible indexes");
     return lose(receiver);
@@ -231,7 +229,7 @@ void shm_receiver_drain(struct shm_receiver *receiver) {
     if (receiver->fd < 0) return;
   }
   if (took) {
-    atomic_store_explicit(&receiver->ring->taken, receiver->taken, memory_order_release);
+    atomic_store(&receiver->ring->taken, receiver->taken);
     wake_writer(receiver);
   }
   if (!fall_asleep(receiver) && base_list_empty(&receiver->busy_node))
