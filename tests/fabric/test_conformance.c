@@ -6,6 +6,7 @@
 #include "fabric_fault/fault.h"
 #include "fabric_shm/shm.h"
 #include "fabric_tcp/tcp.h"
+#include "fabric_ucx/ucx.h"
 
 int main(int argument_count, char **arguments) {
   static const struct fabric_ops *const wrapped[] = {&fabric_shm_ops, &fabric_tcp_ops};
@@ -16,6 +17,8 @@ int main(int argument_count, char **arguments) {
   } providers[] = {
       {"shm", &fabric_shm_ops, NULL},
       {"tcp", &fabric_tcp_ops, NULL},
+      {"ucx", &fabric_ucx_ops, NULL},
+      {"rdma", &fabric_rdma_ops, "emulate=1"},
       {"fault-shm", &fabric_fault_ops, "inner=shm"},
       {"fault-tcp", &fabric_fault_ops, "inner=tcp"},
   };
@@ -23,6 +26,6 @@ int main(int argument_count, char **arguments) {
   for (size_t i = 0; argument_count == 2 && i < sizeof providers / sizeof *providers; i++) {
     if (strcmp(arguments[1], providers[i].name) == 0) return conformance_run(providers[i].ops, providers[i].settings);
   }
-  fprintf(stderr, "usage: %s shm|tcp|fault-shm|fault-tcp\n", arguments[0]);
+  fprintf(stderr, "usage: %s shm|tcp|ucx|rdma|fault-shm|fault-tcp\n", arguments[0]);
   return 2;
 }

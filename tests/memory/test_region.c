@@ -171,7 +171,7 @@ static void test_twenty_thousand_regions(void **state) {
 
 /* AddressSanitizer replaces mlock with nothing. */
 static void skip_without_mlock(void) {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   skip();
 #endif
 }
