@@ -314,7 +314,7 @@ static void failed_parties_leave_nothing_behind(void **state) {
 }
 
 /* The report's own numbers, as nearly as powers of two allow: take most, free it, take more than was left. */
-static void an_empty_arena_grants_any_size(void **state) {
+static void an_empty_arena_grants_any_size(void **state) { /* C49 */
   struct arena *arena = make(4096, 64);
   for (uint64_t bytes = 1; bytes <= 4096; bytes++) {
     add(arena, bytes, bytes, 0);

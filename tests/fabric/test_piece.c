@@ -12,7 +12,7 @@
 
 static const uint64_t mib = 1 << 20;
 
-static void test_regions_are_split_at_the_device_limit(void **state) {
+static void test_regions_are_split_at_the_device_limit(void **state) { /* C01, C12 */
   uint64_t part, count;
   assert_int_equal(fabric_region_split(7 * mib / 2, mib, 4096, &part, &count, NULL), KVF_OK);
   assert_int_equal(part, mib);

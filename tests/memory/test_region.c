@@ -39,7 +39,7 @@ static kvf_status find(void *table, char *address, uint64_t length) {
   return memory_table_find(table, address, length, &region, NULL);
 }
 
-static void test_identical_is_counted_and_overlap_refused(void **state) {
+static void test_identical_is_counted_and_overlap_refused(void **state) { /* C07 */
   struct memory_region *first, *second;
   kvf_error *error = NULL;
   assert_int_equal(add(*state, base, 8192, &first, NULL), KVF_OK);
