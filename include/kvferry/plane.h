@@ -4,7 +4,10 @@
  * The byte address of (page, token in page, model head) is
  *     address + page*page_stride_bytes + token*token_stride_bytes + (head - head_first)*head_stride_bytes
  * NHD, HND, padded pages, K and V interleaved: all of them are only strides. What moves between two ranks is the
- * intersection of their planes over (layer, role, head, token); no tensor-parallel size appears anywhere. */
+ * intersection of their planes over (layer, role, part, head, token); no tensor-parallel size appears anywhere.
+ *
+ * (layer, role, part) names one array of the model. Wherever it is held, its dtype, head_bytes, heads_total, entry_tokens,
+ * window_tokens and per_request must be equal. Two planes of one rank may not hold the same entry of the same head of it. */
 #ifndef KVFERRY_PLANE_H
 #define KVFERRY_PLANE_H
 
@@ -56,15 +59,22 @@ typedef struct kvf_plane {
   uint64_t address; /* of page 0, token 0, head head_first; inside one registered region */
 
   /* What a plain attention cache leaves 0. */
-  uint32_t part;          /* tells several arrays of one layer and role apart: the x, B and C of a convolution state */
-  uint32_t component;     /* KVF_COMPONENT_…: what a side may lack as a whole, by agreement */
-  uint32_t entry_tokens;  /* compressed layers: the plane holds one entry for this many tokens. "Token" above then reads "entry"; page_tokens
-                             and page lists stay in entries of this plane. 0 = 1 */
-  uint32_t window_tokens; /* only the last this many tokens of a request matter; 0 = all */
-  uint32_t per_request;   /* 1: not indexed by tokens: each request has one slot, the single page of its page list; page_tokens is 1 */
-  uint32_t token_parts;   /* context parallelism: this rank holds the entries e with (e / token_block) % token_parts == token_part, */
-  uint32_t token_part;    /* packed one after the other in its pages. token_parts 0 or 1 = all of them */
-  uint32_t token_block;   /* consecutive entries that stay together; 0 = 1 */
+  uint32_t part;      /* tells several arrays of one layer and role apart: the x, B and C of a convolution state */
+  uint32_t component; /* KVF_COMPONENT_…: what a side may lack as a whole, by agreement */
+  /* Compressed layers: the plane holds entry e for the tokens [e*entry_tokens, (e+1)*entry_tokens); at most 2^20; 0 = 1. Above read
+   * "entry" for "token": page_tokens, strides and page lists are in entries of this plane. Tokens [a, b) of a request mean the
+   * entries [a/entry_tokens, b/entry_tokens), both rounded down, so chunks that follow each other move each entry once. */
+  uint32_t entry_tokens;
+  uint32_t window_tokens; /* only the last this many tokens of a request matter, and lists need pages only for them; 0 = all */
+  /* 1: not indexed by tokens. Each request has one slot, the single page of its page list, which moves whole at the end of its
+   * room, also when no token does. page_tokens is 1, and what is above and below here 0. Head by head, so that a large state is
+   * best described with many heads: none may be larger than the engines' piece_bytes. */
+  uint32_t per_request;
+  /* Context parallelism: of all entries this rank holds those with (e / token_block) % token_parts == token_part, packed one after
+   * the other in its pages; the first slot of a page list is the first entry held at or after its first_token. token_parts 0 or 1 =
+   * all of them; token_block: consecutive entries that stay together, 0 = 1. The pattern of both sides together may repeat after
+   * at most 2^20 entries. */
+  uint32_t token_parts, token_part, token_block;
 } kvf_plane;
 
 enum {
@@ -79,7 +89,9 @@ enum {
 
 enum { KVF_PAGE_LIST_LIMIT = 16 };
 
-/** One page list of a room. pages[i] holds the request's tokens first_token + i*page_tokens and following. */
+/** One page list of a room. pages[i] holds the request's tokens first_token + i*page_tokens and following: those of them, and of
+ *  entries instead of tokens, that the planes of the list hold. For per-request slots one page, and first_token is not looked at.
+ */
 typedef struct kvf_page_list {
   uint32_t page_list;  /* matches kvf_plane.page_list */
   uint32_t page_count; /* entries in pages */
@@ -101,11 +113,12 @@ typedef struct kvf_planes_options {
   uint32_t page_tokens;
   uint32_t page_count;
   uint32_t page_list;
-  uint32_t mla;         /* 1: one LATENT plane a layer instead of K and V, the same on every rank */
-  uint64_t address;     /* of the pool: layer after layer, K then V, each [page_count] pages without padding */
+  uint32_t mla;     /* 1: one LATENT plane a layer instead of K and V, the same on every rank */
+  uint64_t address; /* of the pool: layer after layer, K then V, each [page_count] pages without padding */
 } kvf_planes_options;
 
-#define KVF_PLANES_OPTIONS_INIT {sizeof(kvf_planes_options), 0, 0, 0, 0, 1, 0, KVF_DTYPE_BF16, KVF_LAYOUT_NHD, 16, 0, 0, 0, 0}
+#define KVF_PLANES_OPTIONS_INIT \
+  { sizeof(kvf_planes_options), 0, 0, 0, 0, 1, 0, KVF_DTYPE_BF16, KVF_LAYOUT_NHD, 16, 0, 0, 0, 0 }
 
 /** The head interval that tensor-parallel rank @p rank of @p rank_count holds of @p heads_total heads.
  *  Heads >= ranks: an even split, the first (heads % ranks) ranks get one more (6 over 4: 2,2,1,1).
@@ -125,11 +138,12 @@ KVF_API kvf_status kvf_planes_fill(const kvf_planes_options *options, kvf_plane 
 typedef struct kvf_rank_planes {
   const kvf_plane *planes;
   uint32_t plane_count;
-  uint32_t stage; /* pipeline stage of this rank; ranks of different stages must not hold the same layer and role */
+  uint32_t stage; /* pipeline stage of this rank; ranks of different stages must not hold the same layer, role and part */
 } kvf_rank_planes;
 
 /** Would a receiver holding @p target accept this sending instance? The same check as the handshake's, without a connection.
- *  Errors: INVALID, INCOMPATIBLE (fields: property, mine, yours), NOT_COVERED (fields: each gap or double cover). Threads: any. */
+ *  Errors: INVALID, INCOMPATIBLE (fields: property, mine, yours), NOT_COVERED (fields: each gap or double cover), TOO_LARGE (token
+ *  parts that repeat after too many entries). Threads: any. */
 KVF_API kvf_status kvf_layout_compare(const kvf_rank_planes *sources, uint32_t source_count, const kvf_rank_planes *target,
                                       uint32_t target_rank, kvf_error **error_out);
 

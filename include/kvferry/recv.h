@@ -18,7 +18,8 @@ typedef struct kvf_recv_options {
   kvf_peer *const *peers; /* every rank of the sending instance, each once, in any order */
   uint32_t peer_count;
   uint32_t page_list_count;
-  const kvf_page_list *page_lists; /* must cover [token_first, token_end) in every list that the cache uses */
+  const kvf_page_list *page_lists; /* must cover [token_first, token_end) in every list that the cache uses, or its last
+                                      window_tokens; one page for per-request slots */
   uint64_t token_first;            /* first token wanted: what a prefix cache already holds is left out */
   uint64_t token_end;              /* one past the last; equal to token_first for nothing but the aux bytes */
   uint64_t progress_ns;

@@ -31,7 +31,8 @@ typedef struct kvf_chunk {
   uint32_t layer_count;  /* 0 = all layers */
   uint32_t final;        /* 1: the last chunk of the room */
   uint32_t page_list_count;
-  const kvf_page_list *page_lists; /* must cover the token range in every list that the chunk's planes use */
+  const kvf_page_list *page_lists; /* must cover the token range in every list that the chunk's planes use; of those
+                                      with a window what lies in the receiver's; with final, the per-request slots */
   const void *aux;                 /* with final: bytes for the receiver (first token, log-probs …) */
   uint64_t aux_bytes;              /* at most KVF_AUX_LIMIT_BYTES */
 } kvf_chunk;

@@ -5,8 +5,8 @@
 #include "layout/block.h"
 
 /* The caller's lists, indexed by number and checked against the cache. Errors: INVALID, OUT_OF_RANGE. */
-static kvf_status check_lists(kvf_engine *engine, const kvf_page_list *lists, uint32_t count, uint64_t token_first, uint64_t token_end,
-                              uint32_t layer_first, uint32_t layer_end, kvf_error **error_out) {
+static kvf_status check_lists(kvf_engine *engine, const kvf_page_list *lists, uint32_t count, const struct layout_demand *demand,
+                              kvf_error **error_out) {
   const kvf_rank_planes *planes = engine_planes(engine);
   struct layout_pages pages = {0};
   if (!planes) return base_error_give(BASE_ERROR(KVF_INVALID, NULL, "no cache is open: kvf_cache_open comes first"), error_out);
@@ -19,8 +19,7 @@ static kvf_status check_lists(kvf_engine *engine, const kvf_page_list *lists, ui
     if (!lists[i].pages && lists[i].page_count) return api_null("pages", error_out);
     pages.lists[number] = lists[i];
   }
-  if (token_first == token_end) return KVF_OK;
-  return layout_pages_check(&pages, planes->planes, planes->plane_count, token_first, token_end, layer_first, layer_end, error_out);
+  return layout_pages_check(&pages, planes->planes, planes->plane_count, demand, error_out);
 }
 
 kvf_status kvf_send_open(kvf_engine *engine, const kvf_send_options *options, kvf_send **send_out, kvf_error **error_out) {
@@ -52,9 +51,12 @@ kvf_status kvf_send_post(kvf_send *send, const kvf_chunk *chunk, kvf_error **err
   if (status != KVF_OK) return status;
   kvf_error *error = check_chunk(&checked);
   if (error) return base_error_give(error, error_out);
-  uint32_t layer_end = checked.layer_count ? checked.layer_first + checked.layer_count : UINT32_MAX;
-  status = check_lists(engine_send_engine(send), checked.page_lists, checked.page_list_count, checked.token_first,
-                       checked.token_first + checked.token_count, checked.layer_first, layer_end, error_out);
+  const struct layout_demand demand = {.token_first = checked.token_first,
+                                       .token_end = checked.token_first + checked.token_count,
+                                       .layer_first = checked.layer_first,
+                                       .layer_end = checked.layer_count ? checked.layer_first + checked.layer_count : UINT32_MAX,
+                                       .slots = checked.final};
+  status = check_lists(engine_send_engine(send), checked.page_lists, checked.page_list_count, &demand, error_out);
   return status == KVF_OK ? engine_send_post(send, &checked, error_out) : status;
 }
 
@@ -86,7 +88,9 @@ kvf_status kvf_recv_open(kvf_engine *engine, const kvf_recv_options *options, kv
   kvf_error *error = check_peers(&checked);
   if (!error && checked.token_first > checked.token_end) error = BASE_ERROR(KVF_INVALID, NULL, "token_first is after token_end");
   if (error) return base_error_give(error, error_out);
-  status = check_lists(engine, checked.page_lists, checked.page_list_count, checked.token_first, checked.token_end, 0, UINT32_MAX, error_out);
+  const struct layout_demand demand = {
+      .token_first = checked.token_first, .token_end = checked.token_end, .layer_end = UINT32_MAX, .whole = true, .slots = true};
+  status = check_lists(engine, checked.page_lists, checked.page_list_count, &demand, error_out);
   return status == KVF_OK ? engine_recv_open(engine, &checked, recv_out, error_out) : status;
 }
 

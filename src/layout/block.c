@@ -1,32 +1,16 @@
 /* The walk over one side of a piece, in packed order.
  *
- * A cut is walked in strips: one strip of whole tokens, or one strip a head when it is packed [head][token]. A page's part of a
- * strip is one block when its tokens lie at equal strides; only where the heads of a token lie apart is it one block a token. */
+ * A cut is walked in strips: one strip of whole entries, or one strip a head when it is packed [head][entry]. A page's part of a
+ * strip is one block when its entries lie at equal strides; only where the heads of an entry lie apart is it one block an entry.
+ * Where the planes hold different shares of the entries, a strip is walked run by run of what they have in common. */
 #include "layout/block.h"
 
-#include "base/checked.h"
 #include "layout/lane.h"
 
 bool layout_cut_head_major(const struct layout_link *link, uint32_t cut) {
-  const kvf_plane *source = &link->source_planes[link->cuts[cut].source_plane];
-  const kvf_plane *target = &link->target_planes[link->cuts[cut].target_plane];
+  const kvf_plane *source = layout_cut_source(link, cut), *target = layout_cut_target(link, cut);
   return source->token_stride_bytes == source->head_bytes && target->token_stride_bytes == target->head_bytes &&
          source->page_tokens > 1 && target->page_tokens > 1;
-}
-
-uint64_t layout_cut_token_bytes(const struct layout_link *link, uint32_t cut) {
-  return (uint64_t)link->cuts[cut].head_count * link->source_planes[link->cuts[cut].source_plane].head_bytes;
-}
-
-bool layout_piece_bytes(const struct layout_link *link, const struct layout_piece *piece, uint64_t *bytes_out) {
-  uint64_t token_bytes = 0, token_end, bytes;
-  if (piece->cut_first > link->cut_count || piece->cut_count > link->cut_count - piece->cut_first) return false;
-  if (!base_add_u64(piece->token_first, piece->token_count, &token_end)) return false;
-  for (uint32_t i = 0; i < piece->cut_count; i++)
-    if (!base_add_u64(token_bytes, layout_cut_token_bytes(link, piece->cut_first + i), &token_bytes)) return false;
-  if (!base_mul_u64(token_bytes, piece->token_count, &bytes)) return false;
-  *bytes_out = bytes;
-  return true;
 }
 
 /* ---- collecting blocks ---- */
@@ -68,91 +52,144 @@ static inline bool put_block(struct sink *sink, const struct layout_block *block
 
 /* ---- walking ---- */
 
-/* What one token is in a strip: rows of row_bytes at row_stride. */
+/* What one entry is in a strip: rows of row_bytes at row_stride. */
 struct strip {
   struct layout_lane lane;
-  uint64_t row_bytes, token_rows, row_stride;
-  uint64_t token_bytes;
+  uint64_t row_bytes, entry_rows, row_stride;
+  uint64_t entry_bytes;
+  uint64_t lone_stride; /* of a single row: the step that would bring it to the next */
 };
 
 void layout_walk_init(struct layout_walk *walk, const struct layout_link *link, enum layout_side side,
                       const struct layout_pages *pages, const struct layout_piece *piece) {
-  *walk = (struct layout_walk){
-      .link = link, .pages = pages, .piece = *piece, .side = side, .cut = piece->cut_first, .token = piece->token_first};
+  *walk = (struct layout_walk){.link = link, .pages = pages, .piece = *piece, .side = side, .cut = piece->cut_first};
+}
+
+static inline const kvf_plane *side_plane(const struct layout_walk *walk) {
+  return walk->side == LAYOUT_SOURCE ? layout_cut_source(walk->link, walk->cut) : layout_cut_target(walk->link, walk->cut);
 }
 
 static inline struct strip open_strip(const struct layout_walk *walk, bool head_major) {
   const struct layout_cut *cut = &walk->link->cuts[walk->cut];
-  const kvf_plane *plane =
-      walk->side == LAYOUT_SOURCE ? &walk->link->source_planes[cut->source_plane] : &walk->link->target_planes[cut->target_plane];
-  struct strip strip = {.lane = layout_lane_open(plane, walk->pages, cut->head_first + walk->head, walk->token),
+  const kvf_plane *plane = side_plane(walk);
+  struct strip strip = {.lane = layout_lane_open(plane, walk->pages, cut->head_first + walk->head, walk->entry),
                         .row_bytes = plane->head_bytes,
-                        .token_rows = 1,
-                        .row_stride = plane->head_stride_bytes};
+                        .entry_rows = 1,
+                        .row_stride = plane->head_stride_bytes,
+                        .lone_stride = plane->page_stride_bytes};
   if (!head_major && plane->head_stride_bytes == plane->head_bytes)
     strip.row_bytes *= cut->head_count;
   else if (!head_major)
-    strip.token_rows = cut->head_count;
-  strip.token_bytes = strip.row_bytes * strip.token_rows;
+    strip.entry_rows = cut->head_count;
+  strip.entry_bytes = strip.row_bytes * strip.entry_rows;
   return strip;
 }
 
-/* Up to @p token_count tokens of one page, one block each. Returns how many the sink took. */
-static uint64_t put_tokens(struct sink *sink, const struct strip *strip, uint64_t packed_offset, uint64_t token_count) {
+/* Up to @p entry_count entries of one page, one block each. Returns how many the sink took. */
+static uint64_t put_entries(struct sink *sink, const struct strip *strip, uint64_t packed_offset, uint64_t entry_count) {
   struct layout_block block = {.address = layout_lane_address(&strip->lane),
                                .packed_offset = packed_offset,
                                .row_bytes = strip->row_bytes,
                                .row_stride = strip->row_stride,
                                .packed_stride = strip->row_bytes,
-                               .row_count = strip->token_rows};
-  for (uint64_t i = 0; i < token_count; i++) {
+                               .row_count = strip->entry_rows};
+  for (uint64_t i = 0; i < entry_count; i++) {
     if (!put_block(sink, &block)) return i;
     block.address += strip->lane.token_stride;
-    block.packed_offset += strip->token_bytes;
+    block.packed_offset += strip->entry_bytes;
   }
-  return token_count;
+  return entry_count;
 }
 
-/* The tokens of one page, where each is one row: a run when they touch, else equally spaced rows. */
-static inline bool put_page(struct sink *sink, const struct strip *strip, uint64_t packed_offset, uint64_t token_count) {
+/* The entries of one page, where each is one row: a run when they touch, else equally spaced rows. */
+static inline bool put_page(struct sink *sink, const struct strip *strip, uint64_t packed_offset, uint64_t entry_count) {
   bool run = strip->lane.token_stride == strip->row_bytes;
   struct layout_block block = {.address = layout_lane_address(&strip->lane),
                                .packed_offset = packed_offset,
-                               .row_bytes = run ? token_count * strip->row_bytes : strip->row_bytes,
-                               .row_stride = run ? strip->lane.page_stride : strip->lane.token_stride,
-                               .row_count = run ? 1 : token_count};
+                               .row_bytes = run ? entry_count * strip->row_bytes : strip->row_bytes,
+                               .row_stride = run ? strip->lone_stride : strip->lane.token_stride,
+                               .row_count = run ? 1 : entry_count};
   block.packed_stride = block.row_bytes;
   return put_block(sink, &block);
 }
 
-/* The rest of one strip. False when the sink is full before its end. */
-static bool walk_strip(struct layout_walk *walk, struct strip *strip, struct sink *sink) {
-  const uint64_t token_end = walk->piece.token_first + walk->piece.token_count;
-  while (walk->token < token_end) {
-    uint64_t count = base_min_u64(token_end - walk->token, strip->lane.page_tokens - strip->lane.slot), taken = count;
-    if (strip->token_rows > 1)
-      taken = put_tokens(sink, strip, walk->packed_offset, count);
+/* Entries [walk->entry, end) of a strip, which lie in slots that follow each other. False when the sink is full before. */
+static inline bool walk_run(struct layout_walk *walk, struct strip *strip, uint64_t end, struct sink *sink) {
+  while (walk->entry < end) {
+    uint64_t count = base_min_u64(end - walk->entry, strip->lane.page_tokens - strip->lane.slot), taken = count;
+    if (strip->entry_rows > 1)
+      taken = put_entries(sink, strip, walk->packed_offset, count);
     else if (!put_page(sink, strip, walk->packed_offset, count))
       taken = 0;
-    walk->token += taken;
-    walk->packed_offset += taken * strip->token_bytes;
+    walk->entry += taken;
+    walk->packed_offset += taken * strip->entry_bytes;
     if (taken < count) return false;
     layout_lane_advance(&strip->lane, count);
   }
   return true;
 }
 
+/* A run that is one row takes the step to the next run, so that equal steps become one block. */
+static inline bool walk_lone_row(struct layout_walk *walk, struct strip *strip, uint64_t entry_count, struct sink *sink) {
+  struct layout_block block = {.address = layout_lane_address(&strip->lane),
+                               .packed_offset = walk->packed_offset,
+                               .row_bytes = entry_count * strip->row_bytes,
+                               .row_stride = strip->lone_stride,
+                               .packed_stride = entry_count * strip->row_bytes,
+                               .row_count = 1};
+  if (!put_block(sink, &block)) return false;
+  walk->entry += entry_count;
+  walk->packed_offset += block.row_bytes;
+  return true;
+}
+
+/* The rest of a strip whose planes hold different shares. False when the sink is full before its end. */
+static bool walk_split_strip(struct layout_walk *walk, bool head_major, uint64_t strip_end, struct sink *sink) {
+  const struct layout_overlap overlap = layout_cut_overlap(walk->link, walk->cut);
+  uint64_t first, end, next_first = 0, next_end = 0;
+  bool more = layout_overlap_next(&overlap, walk->entry, strip_end, &first, &end);
+  if (!more) return true;
+  const struct layout_rail rail = layout_rail_open(side_plane(walk), walk->pages);
+  walk->entry = first;
+  struct strip strip = open_strip(walk, head_major);
+  while (more) {
+    uint64_t slot = layout_rail_slot(&rail, first);
+    more = layout_overlap_next(&overlap, end, strip_end, &next_first, &next_end);
+    if (more) strip.lone_stride = (layout_rail_slot(&rail, next_first) - slot) * strip.lane.token_stride;
+    layout_lane_seek(&strip.lane, rail.pages, slot);
+    walk->entry = first;
+    bool lone = strip.entry_rows == 1 && (end - first == 1 || strip.lane.token_stride == strip.row_bytes) &&
+                end - first <= strip.lane.page_tokens - strip.lane.slot;
+    if (lone ? !walk_lone_row(walk, &strip, end - first, sink) : !walk_run(walk, &strip, end, sink)) return false;
+    first = next_first;
+    end = next_end;
+  }
+  return true;
+}
+
+/* A strip without entries is passed over before anyone looks for its page list. False when the sink is full before the end. */
+static inline bool walk_strip(struct layout_walk *walk, bool head_major, struct sink *sink) {
+  const struct layout_piece *piece = &walk->piece;
+  const struct layout_span span = layout_span_of(side_plane(walk), piece->token_first, piece->token_first + piece->token_count);
+  if (!walk->inside) walk->entry = span.first;
+  walk->inside = true;
+  if (layout_cut_is_split(walk->link, walk->cut)) {
+    if (!walk_split_strip(walk, head_major, span.end, sink)) return false;
+  } else if (walk->entry < span.end) {
+    struct strip strip = open_strip(walk, head_major);
+    if (!walk_run(walk, &strip, span.end, sink)) return false;
+  }
+  walk->inside = false;
+  return true;
+}
+
 size_t layout_walk_next(struct layout_walk *walk, struct layout_block *blocks, size_t capacity) {
   struct sink sink = {.blocks = blocks, .capacity = capacity};
-  if (walk->piece.token_count == 0) return 0;
   while (walk->cut < walk->piece.cut_first + walk->piece.cut_count) {
     bool head_major = layout_cut_head_major(walk->link, walk->cut);
     uint32_t strips = head_major ? walk->link->cuts[walk->cut].head_count : 1;
-    for (; walk->head < strips; walk->head++) {
-      struct strip strip = open_strip(walk, head_major);
-      if (!walk_strip(walk, &strip, &sink)) return sink.count;
-      walk->token = walk->piece.token_first;
-    }
+    for (; walk->head < strips; walk->head++)
+      if (!walk_strip(walk, head_major, &sink)) return sink.count;
     walk->head = 0;
     walk->cut++;
   }

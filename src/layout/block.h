@@ -1,9 +1,10 @@
 /* Blocks: where the bytes of a piece lie in one rank's pages, as strided rows over the packed buffer.
  *
- * A piece is the tokens [token_first, token_first+token_count) of the cuts [cut_first, cut_first+cut_count). Packed order,
- * the same on both sides: cut after cut; within a cut [token][head], or [head][token] when layout_cut_head_major says so.
- * The walks trust what they are given: planes that layout_planes_validate accepted, pages that layout_pages_check accepted for
- * the piece's tokens, a piece that layout_piece_bytes accepted. Pure; only layout_pages_check may allocate. */
+ * A piece is the tokens [token_first, token_first+token_count) of the cuts [cut_first, cut_first+cut_count): of each cut the
+ * entries of these tokens that both of its planes hold. Per-request slots have the token range [0, 1). Packed order, the same on
+ * both sides: cut after cut; within a cut [entry][head], or [head][entry] when layout_cut_head_major says so. The walks trust what
+ * they are given: planes that layout_planes_validate accepted, pages that layout_pages_check accepted for the piece's tokens, a
+ * piece that layout_piece_bytes accepted. Pure; only layout_pages_check may allocate. */
 #ifndef LAYOUT_BLOCK_H
 #define LAYOUT_BLOCK_H
 
@@ -50,18 +51,46 @@ struct layout_pages {
   kvf_page_list lists[KVF_PAGE_LIST_LIMIT];
 };
 
-/* Do the lists cover tokens [token_first, token_end) for every plane in @p planes whose layer is in [layer_first, layer_end),
- * with page numbers below page_count and none repeated within the range? Errors: INVALID, OUT_OF_RANGE with the fields
- * layer, page, page_list, pages; NO_MEMORY. Works in O(pages), not pages x planes. */
-kvf_status layout_pages_check(const struct layout_pages *pages, const kvf_plane *planes, uint32_t plane_count, uint64_t token_first,
-                              uint64_t token_end, uint32_t layer_first, uint32_t layer_end, kvf_error **error_out);
+/* What page lists are checked against. */
+struct layout_demand {
+  uint64_t token_first, token_end;
+  uint32_t layer_first, layer_end; /* end exclusive */
+  bool whole; /* the room wants these tokens and no more: its windows end where they end. Without it planes with
+                 a window are passed over, and layout_piece_check_pages catches what they lack */
+  bool slots; /* per-request slots are wanted too, those of all layers */
+};
 
-/* Is this cut packed [head][token]? When in both planes the tokens of one head lie one after the other
- * (token_stride == head_bytes, in pages of more than one token). */
+/* Do the lists cover what is demanded for every plane in @p planes, with page numbers below page_count and none repeated within
+ * the demand? Errors: INVALID, OUT_OF_RANGE with the fields layer, page, page_list, pages; NO_MEMORY. Works in O(pages), not
+ * pages x planes. */
+kvf_status layout_pages_check(const struct layout_pages *pages, const kvf_plane *planes, uint32_t plane_count,
+                              const struct layout_demand *demand, kvf_error **error_out);
+
+/* Does one side have the pages of a piece? Page numbers are looked at only where layout_pages_check could not: in windows.
+ * Errors: OUT_OF_RANGE with the fields layer, page_list, token_first, token_end. Allocates nothing when all is well. */
+kvf_status layout_piece_check_pages(const struct layout_link *link, enum layout_side side, const struct layout_pages *pages,
+                                    const struct layout_piece *piece, kvf_error **error_out);
+
+/* Is this cut packed [head][entry]? When in both planes the entries of one head lie one after the other
+ * (token_stride == head_bytes, in pages of more than one). */
 bool layout_cut_head_major(const struct layout_link *link, uint32_t cut);
 
-/* Bytes of one token of one cut; of a whole piece (false on overflow or when it leaves the cuts). */
+/* Bytes of one entry of one cut. */
 uint64_t layout_cut_token_bytes(const struct layout_link *link, uint32_t cut);
+/* How many entries a cut moves for tokens [token_first, token_end). Of chunks that follow each other each entry is counted once. */
+uint64_t layout_cut_entries(const struct layout_link *link, uint32_t cut, uint64_t token_first, uint64_t token_end);
+/* The tokens that a cut moves for a room that wants [token_first, token_end): those in its window, from the beginning of an entry
+ * when the room has that; [0, 1) for a per-request slot; otherwise all. */
+void layout_cut_range(const struct layout_link *link, uint32_t cut, uint64_t token_first, uint64_t token_end, uint64_t *first_out,
+                      uint64_t *end_out);
+/* The first @p entry_limit entries (at least 1) of those tokens, as a token range of at most 32 bits that begins with an entry that
+ * is moved. There must be one. */
+void layout_cut_portion(const struct layout_link *link, uint32_t cut, uint64_t token_first, uint64_t token_end,
+                        uint64_t entry_limit, uint64_t *first_out, uint64_t *end_out);
+
+/* Bytes that all cuts move for a room that wants these tokens; UINT64_MAX when it is more. */
+uint64_t layout_room_bytes(const struct layout_link *link, uint64_t token_first, uint64_t token_end);
+/* Bytes of a whole piece. False on overflow or when it leaves the cuts. */
 bool layout_piece_bytes(const struct layout_link *link, const struct layout_piece *piece, uint64_t *bytes_out);
 
 /* Walk the blocks of one side. Neighbouring rows that continue each other in memory and in the packed buffer are merged, across
@@ -72,8 +101,9 @@ struct layout_walk {
   struct layout_piece piece;
   enum layout_side side;
   uint32_t cut;           /* next cut */
-  uint32_t head;          /* next head within it, for [head][token] order */
-  uint64_t token;         /* next token */
+  uint32_t head;          /* next head within it, for [head][entry] order */
+  bool inside;            /* a strip has begun: */
+  uint64_t entry;         /* its next entry */
   uint64_t packed_offset; /* of the next row */
 };
 
@@ -90,7 +120,8 @@ struct layout_pair_walk {
   struct layout_piece piece;
   uint32_t cut;
   uint32_t head;
-  uint64_t token;
+  bool inside;
+  uint64_t entry;
 };
 
 void layout_pair_walk_init(struct layout_pair_walk *walk, const struct layout_link *link, const struct layout_pages *source_pages,
@@ -98,7 +129,7 @@ void layout_pair_walk_init(struct layout_pair_walk *walk, const struct layout_li
 size_t layout_pair_walk_next(struct layout_pair_walk *walk, struct layout_pair *pairs, size_t capacity);
 
 /* Contiguous runs of one side in a piece: what a per-slice method would have written one by one. For the source this counts
- * rows after merging, without looking across to the target. */
+ * rows after merging, without looking across to the target. Between unequal shares another batch size may merge others. */
 uint64_t layout_piece_slices(const struct layout_link *link, enum layout_side side, const struct layout_pages *pages,
                              const struct layout_piece *piece);
 

@@ -1,7 +1,8 @@
-/* The handshake's check without a handshake: would these senders suit this receiver? */
+/* The handshake's checks without a handshake: would these senders suit this receiver? */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "layout/cut.h"
+#include "layout/name.h"
 
 static kvf_error *check_rank(const kvf_rank_planes *rank, const char *name, uint32_t index) {
   kvf_error *error = NULL;
@@ -23,4 +24,24 @@ kvf_status kvf_layout_compare(const kvf_rank_planes *sources, uint32_t source_co
   for (uint32_t i = 0; i < source_count; i++) layout_cuts_fini(&cuts[i]);
   base_free(cuts);
   return status;
+}
+
+static kvf_error *describe_component(uint32_t component, bool mine, kvf_error *cause) {
+  char text[32];
+  const char *name = layout_component_name(component, text);
+  kvf_error *error = BASE_ERROR(KVF_INCOMPATIBLE, cause, "only one side has the component %s", name);
+  base_error_add(error, "component", "%s", name);
+  base_error_add(error, "mine", "%s", mine ? "present" : "absent");
+  return base_error_add(error, "yours", "%s", mine ? "absent" : "present");
+}
+
+kvf_status layout_components_compare(uint32_t mine, uint32_t theirs, uint32_t ignored_by_me, uint32_t ignored_by_them,
+                                     uint32_t *moved_out, kvf_error **error_out) {
+  uint32_t refused = (mine ^ theirs) & ~(ignored_by_me | ignored_by_them);
+  kvf_error *error = NULL;
+  for (uint32_t component = KVF_COMPONENT_LIMIT; component-- > 0;)
+    if (refused >> component & 1) error = describe_component(component, mine >> component & 1, error);
+  if (error) return base_error_give(error, error_out);
+  *moved_out = mine & theirs;
+  return KVF_OK;
 }

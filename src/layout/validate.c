@@ -3,18 +3,24 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "layout/cut.h"
+#include "layout/field.h"
 #include "layout/name.h"
 #include "layout/order.h"
+
+enum { PLANES_PER_HEAD_LIMIT = 64 };
 
 static kvf_error *describe_plane(const kvf_plane *plane, uint32_t index, const char *wrong) {
   kvf_error *error = BASE_ERROR(KVF_INVALID, NULL, "%s", wrong);
   base_error_add(error, "plane", "%u", index);
   base_error_add(error, "layer", "%u", plane->layer);
-  return base_error_add(error, "role", "%s", layout_role_name(plane->role));
+  base_error_add(error, "role", "%s", layout_role_name(plane->role));
+  return plane->part ? base_error_add(error, "part", "%u", plane->part) : error;
 }
 
 static kvf_error *check_numbers(const kvf_plane *plane, uint32_t index) {
   kvf_error *error = NULL;
+  const bool slot = plane->per_request; /* one entry, which is not a token's */
+  const uint32_t parts = plane->token_parts ? plane->token_parts : 1;
   const struct {
     const char *name;
     uint32_t value;
@@ -27,8 +33,14 @@ static kvf_error *check_numbers(const kvf_plane *plane, uint32_t index) {
       {"head_count", plane->head_count, plane->head_count > 0},
       {"head_first", plane->head_first, (uint64_t)plane->head_first + plane->head_count <= plane->heads_total},
       {"head_bytes", plane->head_bytes, plane->head_bytes > 0},
-      {"page_tokens", plane->page_tokens, plane->page_tokens > 0},
+      {"page_tokens", plane->page_tokens, slot ? plane->page_tokens == 1 : plane->page_tokens > 0},
       {"page_count", plane->page_count, plane->page_count > 0},
+      {"component", plane->component, plane->component < KVF_COMPONENT_LIMIT},
+      {"entry_tokens", plane->entry_tokens, plane->entry_tokens <= (slot ? 1 : LAYOUT_ENTRY_TOKENS_LIMIT)},
+      {"window_tokens", plane->window_tokens, !slot || plane->window_tokens == 0},
+      {"per_request", plane->per_request, plane->per_request <= 1},
+      {"token_parts", plane->token_parts, !slot || plane->token_parts <= 1},
+      {"token_part", plane->token_part, plane->token_part < parts},
   };
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
     if (rules[i].sound) continue;
@@ -87,16 +99,30 @@ static kvf_error *check_memory(const kvf_plane *plane, uint32_t index) {
   return base_error_add(error, "head_count", "%u", plane->head_count);
 }
 
-/* Two planes of one layer and role, in canonical order: different heads of the same thing? */
-static kvf_error *check_neighbours(const kvf_plane *a, const kvf_plane *b, uint32_t index) {
+static bool same_make(const kvf_plane *a, const kvf_plane *b) {
+  return layout_field_find_unequal(a, b) == LAYOUT_FIELDS && a->component == b->component;
+}
+
+/* Two planes of one array that have a head in common: do they at least hold other entries of it? */
+static const char *check_common_head(const kvf_plane *a, const kvf_plane *b) {
+  const struct layout_share left = layout_share_of(a), right = layout_share_of(b);
+  struct layout_overlap overlap;
+  if (!layout_overlap_open(&left, &right, &overlap)) return "the token parts of two planes repeat after too many entries";
+  return overlap.period_entries ? "two planes hold the same head of one layer, role and part" : NULL;
+}
+
+/* The planes after number @p at of @p order that are of its array. */
+static kvf_error *check_array(const kvf_plane *const *order, uint32_t plane_count, uint32_t at, const kvf_plane *planes) {
+  const kvf_plane *a = order[at], *b = NULL;
   const char *wrong = NULL;
-  if (a->layer != b->layer || a->role != b->role) return NULL;
-  if (b->head_first - a->head_first < a->head_count)
-    wrong = "two planes hold the same head of one layer and role";
-  else if (a->dtype != b->dtype || a->head_bytes != b->head_bytes || a->heads_total != b->heads_total)
-    wrong = "two planes of one layer and role differ in dtype, head_bytes or heads_total";
+  for (uint32_t i = at + 1; !wrong && i < plane_count && layout_order_same_array(a, order[i]); i++) {
+    b = order[i];
+    if (i == at + 1 && !same_make(a, b)) wrong = "two planes of one layer, role and part differ in what must be equal";
+    if (wrong || b->head_first - a->head_first >= a->head_count) break;
+    wrong = i - at > PLANES_PER_HEAD_LIMIT ? "too many planes hold one head" : check_common_head(a, b);
+  }
   if (!wrong) return NULL;
-  kvf_error *error = describe_plane(b, index, wrong);
+  kvf_error *error = describe_plane(b, (uint32_t)(b - planes), wrong);
   base_error_add(error, "heads", "%u-%u", a->head_first, a->head_first + a->head_count - 1);
   return base_error_add(error, "other_heads", "%u-%u", b->head_first, b->head_first + b->head_count - 1);
 }
@@ -111,8 +137,7 @@ kvf_status layout_planes_validate(const kvf_plane *planes, uint32_t plane_count,
   if (error) return base_error_give(error, error_out);
   const kvf_plane **order = layout_order_create(planes, plane_count);
   if (!order) return base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory to sort %u planes", plane_count), error_out);
-  for (uint32_t i = 1; i < plane_count && !error; i++)
-    error = check_neighbours(order[i - 1], order[i], (uint32_t)(order[i] - planes));
+  for (uint32_t i = 0; i < plane_count && !error; i++) error = check_array(order, plane_count, i, planes);
   base_free(order);
   return error ? base_error_give(error, error_out) : KVF_OK;
 }

@@ -10,10 +10,13 @@ struct plan_limits {
                            Counted from the planes' strides and page sizes, without page lists: an upper bound. */
 };
 
-/* What to cut into pieces: a token range of some layers. */
+/* What to cut into pieces: a token range of some layers, as a part of what a room wants. Its first four members are enough where
+ * the range is the whole room and no plane is per request. */
 struct plan_range {
   uint64_t token_first, token_end;
   uint32_t layer_first, layer_end; /* global layer ids, end exclusive */
+  uint64_t room_first, room_end;   /* what the room wants in all: windows end with it. Both 0: the range itself */
+  bool per_request;                /* the room ends with this range: its per-request slots of all layers come too */
 };
 
 struct plan_cursor {
@@ -21,22 +24,24 @@ struct plan_cursor {
   struct plan_limits limits;
   struct plan_range range;
   uint32_t cut;   /* next cut */
-  uint64_t token; /* next token within it */
+  bool inside;    /* it is split, and a part of it is done: */
+  uint64_t token; /* its next token */
 };
 
-/* Errors: TOO_LARGE (one token of one cut exceeds the limits; fields need, limit, layer; or the whole range 64 bits), INVALID. */
+/* Errors: TOO_LARGE (one entry of one cut exceeds the limits; fields need, limit, layer; or the whole range 64 bits), INVALID. */
 kvf_status plan_cursor_init(struct plan_cursor *cursor, const struct layout_link *link, const struct plan_range *range,
                             const struct plan_limits *limits, kvf_error **error_out);
 
-/* The next piece, or false at the end. Several whole cuts share a piece while all their tokens fit; a cut whose tokens do not fit
- * alone is split by tokens. */
+/* The next piece, or false at the end. Several whole cuts that move the same tokens share a piece while all of it fits; a cut that
+ * does not fit alone is split by tokens. No piece is empty; per-request slots are in pieces of their own, of tokens [0, 1). */
 bool plan_cursor_next(struct plan_cursor *cursor, struct layout_piece *piece_out, uint64_t *bytes_out);
 
 struct plan_totals {
   uint64_t pieces;
   uint64_t bytes;
 };
-/* What the cursor would yield from where it stands; the cursor itself does not move. O(cuts). */
+/* What the cursor would yield from where it stands; the cursor itself does not move. O(cuts), and
+ * O(pieces) for cuts between planes that hold unequal shares of the entries. */
 void plan_totals_get(const struct plan_cursor *cursor, struct plan_totals *totals_out);
 
 /* The facts a way is chosen from. */

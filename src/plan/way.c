@@ -52,12 +52,21 @@ static uint64_t common_divisor(uint64_t a, uint64_t b) {
   return a;
 }
 
-/* Whole pages: the ends of a request inside a page are the exception. */
+/* How many entries of a cut lie one after the other in its pages on both sides: the ends of a request inside a page, or of a block
+ * inside one, are the exception. */
+static uint64_t count_touching(const kvf_plane *source, const kvf_plane *target) {
+  uint64_t entries = common_divisor(source->page_tokens, target->page_tokens);
+  const kvf_plane *planes[] = {source, target};
+  for (int i = 0; i < 2; i++)
+    if (planes[i]->token_parts > 1) entries = common_divisor(entries, planes[i]->token_block ? planes[i]->token_block : 1);
+  return entries;
+}
+
 static uint64_t cut_row_bytes(const struct layout_link *link, uint32_t cut) {
   const kvf_plane *source = &link->source_planes[link->cuts[cut].source_plane];
   const kvf_plane *target = &link->target_planes[link->cuts[cut].target_plane];
   uint64_t head_bytes = source->head_bytes, token_bytes = layout_cut_token_bytes(link, cut), bytes;
-  uint64_t tokens = common_divisor(source->page_tokens, target->page_tokens);
+  uint64_t tokens = count_touching(source, target);
   bool heads_touch =
       token_bytes == head_bytes || (source->head_stride_bytes == head_bytes && target->head_stride_bytes == head_bytes);
   if (heads_touch) {

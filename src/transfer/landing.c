@@ -46,22 +46,31 @@ static void waste_grant(struct transfer_link *link, const struct wire_piece *pie
   link->transfer->turn_due = true;
 }
 
+/* Does the room want these tokens of each of the piece's cuts, which exist? */
+static bool wants_piece(const struct transfer_recv_leg *leg, const struct layout_piece *piece) {
+  for (uint32_t cut = piece->cut_first; cut < piece->cut_first + piece->cut_count; cut++) {
+    uint64_t first, end;
+    layout_cut_range(&leg->plan->link, cut, leg->recv->token_first, leg->recv->token_end, &first, &end);
+    if (piece->token_first < first || piece->token_first + piece->token_count > end) return false;
+  }
+  return true;
+}
+
 /* Does the header describe a piece that this room's sender may send? */
 static kvf_error *check_piece(const struct transfer_recv_leg *leg, const struct wire_piece *piece, uint64_t payload_bytes) {
   const struct transfer_recv *recv = leg->recv;
   const struct layout_piece cut = {
       .cut_first = piece->cut_first, .cut_count = piece->cut_count, .token_first = piece->token_first, .token_count = piece->token_count};
-  uint64_t bytes = 0, token_end = 0;
+  uint64_t bytes = 0;
   const char *wrong = NULL;
   if (piece->plan != leg->plan->id)
     wrong = "another plan than its room's";
   else if (piece->sequence >= TRANSFER_PIECES_PER_ROOM_LIMIT || (leg->final && piece->sequence >= leg->piece_count))
     wrong = "a sequence number past the end";
-  else if (!base_add_u64(piece->token_first, piece->token_count, &token_end) || piece->token_first < recv->token_first ||
-           token_end > recv->token_end)
-    wrong = "tokens outside of what the room wants";
   else if (!layout_piece_bytes(&leg->plan->link, &cut, &bytes) || bytes != piece->bytes || payload_bytes != piece->bytes)
     wrong = "another size than its cuts and tokens have";
+  else if (!wants_piece(leg, &cut))
+    wrong = "tokens outside of what the room wants";
   else if (piece->direct && recv->transfer->way == KVF_WAY_STAGED)
     return BASE_ERROR(KVF_UNSUPPORTED, NULL, "this rank takes staged pieces only");
   if (!wrong) return NULL;

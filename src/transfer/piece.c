@@ -446,8 +446,11 @@ static bool open_cursor(struct transfer_leg *leg, kvf_error **error_out) {
   while (!leg->cursor_open && leg->chunk_index < send->chunk_count) {
     struct plan_range range = send->chunks[leg->chunk_index]->range;
     range.token_first = base_max_u64(range.token_first, leg->token_first);
-    range.token_end = base_min_u64(range.token_end, leg->token_end);
-    if (range.token_first >= range.token_end) {
+    range.token_end = base_max_u64(range.token_first, base_min_u64(range.token_end, leg->token_end));
+    range.room_first = leg->token_first;
+    range.room_end = leg->token_end;
+    range.per_request = send->final && leg->chunk_index + 1 == send->chunk_count;
+    if (range.token_first == range.token_end && !range.per_request) {
       leg->chunk_index++;
       continue;
     }
@@ -459,7 +462,7 @@ static bool open_cursor(struct transfer_leg *leg, kvf_error **error_out) {
   return leg->cursor_open;
 }
 
-/* The next piece that was never sent, or NULL at the end of what is posted. */
+/* The next piece that was never sent, or NULL at the end of what is posted. Errors: OUT_OF_RANGE (its pages), NO_MEMORY. */
 static struct transfer_piece *cut_piece(struct transfer_leg *leg, kvf_error **error_out) {
   struct layout_piece cut;
   uint64_t bytes;
@@ -469,6 +472,8 @@ static struct transfer_piece *cut_piece(struct transfer_leg *leg, kvf_error **er
     leg->chunk_index++;
   }
   if (!leg->cursor_open) return NULL;
+  const struct layout_pages *pages = &leg->send->chunks[leg->chunk_index]->pages;
+  if (layout_piece_check_pages(&leg->plan->link, LAYOUT_SOURCE, pages, &cut, error_out) != KVF_OK) return NULL;
   struct transfer_piece *piece = base_calloc(1, sizeof *piece);
   if (!piece) {
     base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a piece"), error_out);

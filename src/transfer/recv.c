@@ -123,12 +123,6 @@ static bool mark_seen(struct transfer_recv_leg *leg, uint32_t sequence) {
   return true;
 }
 
-static uint64_t expected_bytes(const struct transfer_plan *plan, uint64_t tokens) {
-  uint64_t token_bytes = 0;
-  for (uint32_t i = 0; i < plan->cuts.count; i++) token_bytes += layout_cut_token_bytes(&plan->link, i);
-  return token_bytes * tokens;
-}
-
 static bool pools_are_exposed(const struct transfer *transfer) {
   for (uint32_t i = 0; i < transfer->pool_count; i++) {
     for (uint32_t k = 0; k < transfer->fabric_count; k++) {
@@ -171,7 +165,7 @@ void transfer_recv_bind(struct transfer_recv *recv, struct transfer_link *const 
     sorted[i]->uses++;
     if (error) continue;
     leg->plan = find_plan_for(sorted[i], key);
-    leg->bytes_expected = expected_bytes(leg->plan, recv->token_end - recv->token_first);
+    leg->bytes_expected = layout_room_bytes(&leg->plan->link, recv->token_first, recv->token_end);
     post_open(recv, leg);
   }
   base_free(sorted);

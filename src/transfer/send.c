@@ -132,8 +132,10 @@ static kvf_error *check_target_pages(struct transfer_link *link, const struct wi
     if (open->page_lists[i].page_list >= KVF_PAGE_LIST_LIMIT) return BASE_ERROR(KVF_PROTOCOL, NULL, "page list number out of range");
     pages.lists[open->page_lists[i].page_list] = open->page_lists[i];
   }
+  const struct layout_demand demand = {
+      .token_first = open->token_first, .token_end = open->token_end, .layer_end = UINT32_MAX, .whole = true, .slots = true};
   kvf_error *error = NULL;
-  layout_pages_check(&pages, link->planes.planes, link->planes.plane_count, open->token_first, open->token_end, 0, UINT32_MAX, &error);
+  layout_pages_check(&pages, link->planes.planes, link->planes.plane_count, &demand, &error);
   return error;
 }
 

@@ -2,7 +2,7 @@
  */
 #include "wire/codec.h"
 
-enum { PLANE_BYTES = 76, PROVIDER_BYTES_MIN = 8 };
+enum { PLANE_BYTES = 108, PROVIDER_BYTES_MIN = 8 };
 
 void wire_hello_encode(struct wire_buffer *buffer, const struct wire_hello *message) {
   size_t frame_at = wire_frame_begin(buffer, WIRE_HELLO);
@@ -67,6 +67,14 @@ static void put_plane(struct wire_buffer *buffer, const kvf_plane *plane, uint32
   wire_put_u64(buffer, plane->token_stride_bytes);
   wire_put_u64(buffer, plane->head_stride_bytes);
   wire_put_u64(buffer, plane->address);
+  wire_put_u32(buffer, plane->part);
+  wire_put_u32(buffer, plane->component);
+  wire_put_u32(buffer, plane->entry_tokens);
+  wire_put_u32(buffer, plane->window_tokens);
+  wire_put_u32(buffer, plane->per_request);
+  wire_put_u32(buffer, plane->token_parts);
+  wire_put_u32(buffer, plane->token_part);
+  wire_put_u32(buffer, plane->token_block);
   wire_put_u32(buffer, region);
 }
 
@@ -85,6 +93,14 @@ static void get_plane(struct wire_reader *reader, kvf_plane *plane_out, uint32_t
   plane_out->token_stride_bytes = wire_get_u64(reader, "planes");
   plane_out->head_stride_bytes = wire_get_u64(reader, "planes");
   plane_out->address = wire_get_u64(reader, "planes");
+  plane_out->part = wire_get_u32(reader, "planes");
+  plane_out->component = wire_get_u32(reader, "planes");
+  plane_out->entry_tokens = wire_get_u32(reader, "planes");
+  plane_out->window_tokens = wire_get_u32(reader, "planes");
+  plane_out->per_request = wire_get_u32(reader, "planes");
+  plane_out->token_parts = wire_get_u32(reader, "planes");
+  plane_out->token_part = wire_get_u32(reader, "planes");
+  plane_out->token_block = wire_get_u32(reader, "planes");
   *region_out = wire_get_u32(reader, "planes");
 }
 

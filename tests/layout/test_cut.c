@@ -340,11 +340,16 @@ static void a_list_from_a_peer_is_checked_in_every_part(void **state) {
     struct layout_cut cut;
     const char *wrong;
   } bad[] = {
-      {0, {3, 0, 2, 2}, "source_plane"},  {0, {0, 3, 2, 2}, "target_plane"},
-      {0, {0, 1, 2, 2}, "layer or role"}, {0, {0, 0, 2, 0}, "head_count"},
-      {0, {0, 0, 1, 2}, "target heads"},  {1, {0, 0, 4, 3}, "source heads"},
-      {1, {0, 0, 3, 2}, "order"},         {2, {0, 0, 5, 1}, "order"},
-      {0, {1, 1, 0, 8}, "order"},         {0, {0, 0, 2, UINT32_MAX}, "source heads"},
+      {0, {3, 0, 2, 2}, "source_plane"},
+      {0, {0, 3, 2, 2}, "target_plane"},
+      {0, {0, 1, 2, 2}, "layer, role or part"},
+      {0, {0, 0, 2, 0}, "head_count"},
+      {0, {0, 0, 1, 2}, "target heads"},
+      {1, {0, 0, 4, 3}, "source heads"},
+      {1, {0, 0, 3, 2}, "order"},
+      {2, {0, 0, 5, 1}, "order"},
+      {0, {1, 1, 0, 8}, "order"},
+      {0, {0, 0, 2, UINT32_MAX}, "source heads"},
       {2, {2, 2, 0, 8}, "head_bytes"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

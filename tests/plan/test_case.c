@@ -35,7 +35,7 @@ static void fill_sides(uint64_t token_first, uint64_t token_end, uint32_t lead) 
   for (uint32_t i = 0; i < sources.rank_count; i++) {
     world_rank_lists(&sources.ranks[i], token_first, token_end, lead, &random_state);
     world_rank_blank(&sources.ranks[i]);
-    world_rank_write(&sources.ranks[i], token_first, token_end, 0, UINT32_MAX);
+    world_rank_write(&sources.ranks[i], token_first, token_end);
   }
   for (uint32_t i = 0; i < targets.rank_count; i++)
     world_rank_lists(&targets.ranks[i], token_first, token_end, lead, &random_state);
@@ -45,7 +45,7 @@ static void verify_target(uint32_t rank, uint64_t token_first, uint64_t token_en
   const struct world_move move = {.sources = &sources,
                                   .target = &targets.ranks[rank],
                                   .target_rank = rank,
-                                  .range = {token_first, token_end, 0, UINT32_MAX},
+                                  .range = {token_first, token_end, 0, UINT32_MAX, token_first, token_end, true},
                                   .limits = {.piece_bytes = 1 << 16},
                                   .random = &random_state};
   world_move_verify(&move, counts_out);
@@ -192,7 +192,7 @@ static void prefixes_are_matched_by_position(void **state) {
       /* One page more than is wanted, for the token that will be computed next. */
       world_rank_list(&targets.ranks[rank], 0, 64, 40, cached, 2049, &random_state);
       world_rank_blank(&sources.ranks[rank]);
-      world_rank_write(&sources.ranks[rank], 0, 2048, 0, UINT32_MAX);
+      world_rank_write(&sources.ranks[rank], 0, 2048);
     }
     verify_targets(cached, 2048);
     end_sides();
@@ -229,6 +229,7 @@ static void real_head_sizes_in_scattered_pages_are_exact(void **state) {
 /* C22: pages are pages. Token slots given as pages are beyond the pool, in both directions alike. */
 static void token_slots_given_as_pages_are_refused(void **state) {
   uint32_t slots[32];
+  const struct layout_demand demand = {0, 32, 0, 2, true, true};
   const uint32_t pages[] = {3, 4}, repeated[] = {3, 3};
   for (uint32_t i = 0; i < 32; i++) slots[i] = 48 + i;
   make_sides(options_of(2, 4, 16, 16, 6), 1, 1);
@@ -236,16 +237,16 @@ static void token_slots_given_as_pages_are_refused(void **state) {
     struct world_rank *rank = back ? &targets.ranks[0] : &sources.ranks[0];
     kvf_error *error = NULL;
     set_pages(rank, slots, 32, 0);
-    assert_int_equal(layout_pages_check(&rank->pages, rank->planes, rank->plane_count, 0, 32, 0, 2, &error), KVF_OUT_OF_RANGE);
+    assert_int_equal(layout_pages_check(&rank->pages, rank->planes, rank->plane_count, &demand, &error), KVF_OUT_OF_RANGE);
     assert_string_equal(kvf_error_find(error, "page"), "48");
     kvf_error_free(error);
     error = NULL;
     set_pages(rank, repeated, 2, 0);
-    assert_int_equal(layout_pages_check(&rank->pages, rank->planes, rank->plane_count, 0, 32, 0, 2, &error), KVF_INVALID);
+    assert_int_equal(layout_pages_check(&rank->pages, rank->planes, rank->plane_count, &demand, &error), KVF_INVALID);
     assert_string_equal(kvf_error_find(error, "page"), "3");
     kvf_error_free(error);
     set_pages(rank, pages, 2, 0);
-    assert_int_equal(layout_pages_check(&rank->pages, rank->planes, rank->plane_count, 0, 32, 0, 2, NULL), KVF_OK);
+    assert_int_equal(layout_pages_check(&rank->pages, rank->planes, rank->plane_count, &demand, NULL), KVF_OK);
   }
   fill_sides(0, 32, 0);
   verify_targets(0, 32);

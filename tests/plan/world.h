@@ -8,7 +8,7 @@
 
 #include "plan/plan.h"
 
-enum { WORLD_PLANES = 64, WORLD_RANKS = 16, WORLD_LISTS = 3 };
+enum { WORLD_PLANES = 64, WORLD_RANKS = 48, WORLD_CHUNKS = 4 };
 
 struct world_rank {
   kvf_plane planes[WORLD_PLANES];
@@ -30,7 +30,8 @@ void world_rank_bind(struct world_rank *rank, size_t memory_bytes);
 /* A list over [first_token, token_end) with distinct pages in random order. */
 void world_rank_list(struct world_rank *rank, uint32_t list, uint32_t page_tokens, uint32_t pool_pages, uint64_t first_token,
                      uint64_t token_end, uint64_t *random);
-/* Such lists for all planes, beginning up to @p lead tokens before token_first. */
+/* Such lists for all planes, beginning up to @p lead tokens before token_first, those of windows only from about where the windows
+ * of [token_first, token_end) begin; one page for per-request slots. */
 void world_rank_lists(struct world_rank *rank, uint64_t token_first, uint64_t token_end, uint32_t lead, uint64_t *random);
 void world_side_fini(struct world_side *side);
 
@@ -39,8 +40,8 @@ void world_side_fill(struct world_side *side, kvf_planes_options options, uint32
 
 /* Canary everywhere, the same for the same rank. */
 void world_rank_blank(struct world_rank *rank);
-/* Write what tokens [token_first, token_end) hold into the rank's pages. */
-void world_rank_write(struct world_rank *rank, uint64_t token_first, uint64_t token_end, uint32_t layer_first, uint32_t layer_end);
+/* Write what tokens [token_first, token_end) hold into the rank's pages, as far as they have pages. */
+void world_rank_write(struct world_rank *rank, uint64_t token_first, uint64_t token_end);
 
 enum world_method { WORLD_STAGED, WORLD_PAIRS };
 
@@ -49,6 +50,8 @@ struct world_move {
   struct world_rank *target;
   uint32_t target_rank;
   struct plan_range range;
+  uint64_t chunk_ends[WORLD_CHUNKS]; /* chunk_count > 0: the range is moved in chunks; the last of them ends with it */
+  uint32_t chunk_count;
   struct plan_limits limits;
   uint64_t *random;
 };

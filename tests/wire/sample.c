@@ -125,8 +125,10 @@ static void describe_layout(FILE *out, const struct wire_layout *message) {
     const kvf_plane *plane = &message->planes[i];
     fprintf(out, "plane=%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,", plane->layer, plane->role, plane->dtype, plane->page_list,
             plane->heads_total, plane->head_first, plane->head_count, plane->head_bytes, plane->page_tokens, plane->page_count);
-    fprintf(out, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%u\n", plane->page_stride_bytes, plane->token_stride_bytes,
-            plane->head_stride_bytes, plane->address, message->plane_regions[i]);
+    fprintf(out, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",", plane->page_stride_bytes, plane->token_stride_bytes,
+            plane->head_stride_bytes, plane->address);
+    fprintf(out, "%u,%u,%u,%u,%u,%u,%u,%u,%u\n", plane->part, plane->component, plane->entry_tokens, plane->window_tokens,
+            plane->per_request, plane->token_parts, plane->token_part, plane->token_block, message->plane_regions[i]);
   }
 }
 
