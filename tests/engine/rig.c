@@ -120,6 +120,17 @@ static void close_rank(struct rig *rig, struct rig_rank *rank, uint32_t peer_cou
   free(rank->planes);
 }
 
+void rig_restart_prefill(struct rig *rig, uint32_t index) {
+  char address[128];
+  struct rig_rank *rank = &rig->prefill[index];
+  snprintf(address, sizeof address, "%s", kvf_engine_address(rank->engine));
+  close_rank(rig, rank, 0);
+  memset(rank, 0, sizeof *rank);
+  rig->options.engine.listen = address;
+  open_rank(rig, rank, &rig->options.prefill, index, true);
+  rig->options.engine.listen = NULL;
+}
+
 void rig_close(struct rig *rig) {
   for (uint32_t i = 0; i < rig->decode_count; i++) close_rank(rig, &rig->decode[i], rig->prefill_count);
   for (uint32_t i = 0; i < rig->prefill_count; i++) close_rank(rig, &rig->prefill[i], 0);

@@ -56,6 +56,8 @@ struct rig_pages {
 void rig_open(struct rig *rig, const struct rig_options *options);
 /* Connect every decode rank to every prefill rank and wait until all are up. */
 void rig_connect(struct rig *rig);
+/* End a prefill rank and start it anew on the same address: another incarnation with an empty pool. */
+void rig_restart_prefill(struct rig *rig, uint32_t index);
 void rig_close(struct rig *rig);
 
 void rig_pages_draw(struct rig *rig, const struct rig_side *side, uint64_t token_first, uint64_t token_end, struct rig_pages *pages_out);

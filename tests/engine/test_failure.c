@@ -394,6 +394,21 @@ static void draining_refuses_new_rooms_and_finishes_old_ones(void **state) {
   rig_close(&pair.rig);
 }
 
+static void a_restarted_peer_serves_again(void **state) { /* C24 */
+  open_pair(quick_options());
+  rig_run_room(&pair.rig, 1, 100, 0, 100);
+  kvf_peer_state before = KVF_PEER_STATE_INIT, after = KVF_PEER_STATE_INIT;
+  kvf_peer_query(pair.rig.decode[0].peers[0], &before, NULL);
+  rig_restart_prefill(&pair.rig, 0);
+  kvf_error_free(rig_wait(pair.rig.decode[0].engine, KVF_EVENT_PEER_DOWN).error);
+  rig_wait(pair.rig.decode[0].engine, KVF_EVENT_PEER_UP);
+  kvf_peer_query(pair.rig.decode[0].peers[0], &after, NULL);
+  assert_memory_not_equal(before.incarnation, after.incarnation, sizeof before.incarnation);
+  /* The decode rank was not touched, and the same room number is free again. */
+  for (uint64_t room = 1; room <= 3; room++) rig_run_room(&pair.rig, room, 100, 0, 100);
+  rig_close(&pair.rig);
+}
+
 /* Rooms are given up at any moment, their pages cleared at once, as a scheduler would hand them on: no late byte may show up in them. */
 static void nothing_is_written_after_the_end(void **state) { /* C95, C100 */
   for (uint32_t way = KVF_WAY_AUTO; way <= KVF_WAY_DIRECT; way++) {
@@ -453,6 +468,7 @@ int main(int count, char **arguments) {
       cmocka_unit_test(a_missing_sending_rank_is_named),
       cmocka_unit_test(a_full_event_queue_pushes_back),
       cmocka_unit_test(draining_refuses_new_rooms_and_finishes_old_ones),
+      cmocka_unit_test(a_restarted_peer_serves_again),
       cmocka_unit_test(nothing_is_written_after_the_end),
   };
   printf("fabrics: %s\n", fabrics);
