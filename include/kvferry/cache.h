@@ -19,9 +19,13 @@ typedef struct kvf_cache_options {
   uint32_t rank;        /* this rank's number in its instance, over all of tensor, pipeline and context parallelism */
   uint32_t rank_count;  /* ranks of the instance */
   uint32_t stage;       /* pipeline stage */
+  uint32_t components;  /* bit c: some rank of this instance holds planes of component c. 0 = what this rank holds; with pipeline stages that
+                           hold different components it must be given */
+  uint32_t ignore_components; /* bit c: the other instance may lack component c, or have it where this one lacks it; nothing of it is moved then.
+                                 Without it such a pair is INCOMPATIBLE. What is ignored is in kvf_peer_state and in the metrics */
 } kvf_cache_options;
 
-#define KVF_CACHE_OPTIONS_INIT {sizeof(kvf_cache_options), NULL, 0, 0, 0, 1, 0}
+#define KVF_CACHE_OPTIONS_INIT {sizeof(kvf_cache_options), NULL, 0, 0, 0, 1, 0, 0, 0}
 
 /** Declare what this rank holds. From here on the engine completes handshakes; before, connecting peers wait.
  *  Ownership: copies @p options; borrows the planes' memory, which must lie in registered regions. Returns owned.

@@ -76,6 +76,7 @@ typedef struct kvf_engine_stats {
   uint64_t regions, region_bytes;
   uint64_t control_bytes_sent, control_bytes_received;
   uint64_t messages_refused; /* stale, unknown or malformed, dropped and counted */
+  uint64_t peers_partial;    /* peers that came up with a component left out by agreement */
 } kvf_engine_stats;
 
 #define KVF_ENGINE_STATS_INIT {sizeof(kvf_engine_stats)}

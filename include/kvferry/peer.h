@@ -30,6 +30,7 @@ typedef struct kvf_peer_state {
   char fabric[16]; /* provider of the data that we send to it; "" when none yet */
   uint32_t way;    /* KVF_WAY_… chosen for what we send to it */
   char reason[256]; /* why this fabric and way, and what was passed over */
+  uint32_t ignored_components; /* bit c: only one of the two sides has component c, and it is left out by agreement */
 } kvf_peer_state;
 
 #define KVF_PEER_STATE_INIT {sizeof(kvf_peer_state)}

@@ -99,6 +99,9 @@ static struct kvf_cache *copy_cache(kvf_engine *engine, const kvf_cache_options 
   cache->regions = base_alloc(count * sizeof *cache->regions);
   cache->rank = options->rank;
   cache->rank_count = options->rank_count;
+  cache->components = options->components;
+  cache->ignored = options->ignore_components;
+  for (uint32_t i = 0; i < options->plane_count; i++) cache->components |= 1u << options->planes[i].component;
   if (planes && cache->wire_planes && cache->plane_regions && cache->regions) {
     if (options->plane_count) memcpy(planes, options->planes, options->plane_count * sizeof *planes);
     return cache;

@@ -99,6 +99,7 @@ struct kvf_cache {
   struct transfer_memory *regions;
   uint32_t region_count;
   uint32_t rank, rank_count;
+  uint32_t components, ignored; /* of the instance */
 };
 
 struct kvf_peer {

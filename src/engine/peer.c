@@ -83,6 +83,8 @@ static void send_layout(kvf_peer *peer) {
   wire_layout_encode(&frames, &(struct wire_layout){.rank = cache->rank,
                                                     .rank_count = cache->rank_count,
                                                     .stage = cache->planes.stage,
+                                                    .components = cache->components,
+                                                    .ignored = cache->ignored,
                                                     .piece_bytes = engine->config.piece_bytes,
                                                     .arena_bytes = engine->config.arena_bytes,
                                                     .plane_count = cache->planes.plane_count,
@@ -100,6 +102,22 @@ static kvf_error *compare(const kvf_rank_planes *mine, const kvf_rank_planes *th
   if (status == KVF_OK) layout_cuts_fini(&cuts);
   if (status == KVF_INCOMPATIBLE || status == KVF_INVALID || status == KVF_NO_MEMORY) return error;
   kvf_error_free(error);
+  return NULL;
+}
+
+/* Components that only one side has: refused, or left out by agreement and told. */
+static kvf_error *agree_on_components(kvf_peer *peer, const struct wire_layout *layout, uint32_t *moved_out) {
+  kvf_engine *engine = peer->engine;
+  const struct kvf_cache *cache = engine->ready_cache;
+  kvf_error *error = NULL;
+  if (layout_components_compare(cache->components, layout->components, cache->ignored, layout->ignored, moved_out, &error) != KVF_OK) return error;
+  uint32_t left_out = cache->components ^ layout->components;
+  pthread_mutex_lock(&engine->lock);
+  peer->state.ignored_components = left_out;
+  pthread_mutex_unlock(&engine->lock);
+  if (!left_out) return NULL;
+  stats_counter_add(&engine->counters.peers_partial, 1);
+  base_log_write(&engine->log, KVF_LOG_NOTICE, "%s: components %#x are on one side only and are not moved", peer->state.label, left_out);
   return NULL;
 }
 
@@ -122,7 +140,9 @@ static kvf_error *accept_layout(kvf_peer *peer, const struct wire_layout *layout
   if (layout_planes_validate(theirs.planes, theirs.plane_count, &error) != KVF_OK) return error;
   if (layout->rank_count == 0 || layout->rank >= layout->rank_count) return BASE_ERROR(KVF_PROTOCOL, NULL, "rank %u of %u", layout->rank, layout->rank_count);
   if (layout->piece_bytes < ENGINE_PIECE_LEAST_BYTES) return BASE_ERROR(KVF_PROTOCOL, NULL, "pieces of %llu bytes", (unsigned long long)layout->piece_bytes);
+  uint32_t moved = 0;
   error = compare(&cache->planes, &theirs);
+  if (!error) error = agree_on_components(peer, layout, &moved);
   if (error) return error;
   char label[96];
   describe_peer(peer, layout, label, sizeof label);
@@ -135,6 +155,7 @@ static kvf_error *accept_layout(kvf_peer *peer, const struct wire_layout *layout
                                                 .plane_regions = layout->plane_regions,
                                                 .rank = layout->rank,
                                                 .rank_count = layout->rank_count,
+                                                .components = moved,
                                                 .piece_bytes = layout->piece_bytes};
   transfer_link_add(engine->transfer, &options, &peer->link, &error);
   return error;

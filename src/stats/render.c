@@ -53,6 +53,7 @@ static const struct {
     ROW(control_bytes_sent, "control_sent_bytes_total", "counter", "Bytes of control messages sent."),
     ROW(control_bytes_received, "control_received_bytes_total", "counter", "Bytes of control messages received."),
     ROW(messages_refused, "refused_messages_total", "counter", "Messages dropped as stale, unknown or malformed."),
+    ROW(peers_partial, "partial_peers_total", "counter", "Peers that came up with a component left out by agreement."),
 #undef ROW
 };
 

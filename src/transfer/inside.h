@@ -149,6 +149,7 @@ struct transfer_link {
   kvf_rank_planes planes;
   uint32_t *plane_regions; /* of the peer's planes, for mapping */
   uint32_t rank, rank_count;
+  uint32_t components; /* that are moved between us */
   uint64_t piece_bytes;
   uint32_t parked_count;
 

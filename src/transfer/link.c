@@ -138,6 +138,7 @@ kvf_status transfer_link_add(struct transfer *transfer, const struct transfer_li
   link->token = options->token;
   link->rank = options->rank;
   link->rank_count = options->rank_count;
+  link->components = options->components;
   link->piece_bytes = base_min_u64(transfer->piece_bytes, options->piece_bytes);
   link->party = ++transfer->next_party;
   base_list_init(&link->recv_plans);

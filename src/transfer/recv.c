@@ -71,15 +71,40 @@ static void post_plan(struct transfer_link *link, const struct transfer_plan *pl
                                                                 .cuts = (const struct wire_cut *)plan->cuts.cuts});
 }
 
+/* Our planes without the components that this sending instance lacks, and where each stands in the whole list. */
+struct wanted_planes {
+  kvf_rank_planes planes;
+  kvf_plane *copies;
+  uint32_t *indexes;
+};
+
+static bool select_planes(const struct transfer *transfer, struct transfer_link *const *links, uint32_t count, struct wanted_planes *wanted) {
+  uint32_t components = UINT32_MAX, total = transfer->planes.plane_count;
+  for (uint32_t i = 0; i < count; i++) components &= links[i]->components;
+  wanted->copies = base_alloc((total ? total : 1) * sizeof *wanted->copies);
+  wanted->indexes = base_alloc((total ? total : 1) * sizeof *wanted->indexes);
+  if (!wanted->copies || !wanted->indexes) return false;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < total; i++) {
+    if (!(components >> transfer->planes.planes[i].component & 1)) continue;
+    wanted->copies[kept] = transfer->planes.planes[i];
+    wanted->indexes[kept++] = i;
+  }
+  wanted->planes = (kvf_rank_planes){.planes = wanted->copies, .plane_count = kept, .stage = transfer->planes.stage};
+  return true;
+}
+
 /* Work out who sends what, and tell each sender its part. */
 static kvf_error *make_plans(struct transfer *transfer, struct transfer_link *const *links, uint32_t count, uint64_t key) {
   kvf_error *error = NULL;
   kvf_rank_planes *sources = base_calloc(count, sizeof *sources);
   struct layout_cuts *cuts = base_calloc(count, sizeof *cuts);
-  if (!sources || !cuts) error = BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a plan");
+  struct wanted_planes wanted = {0};
+  if (!sources || !cuts || !select_planes(transfer, links, count, &wanted)) error = BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a plan");
   for (uint32_t i = 0; !error && i < count; i++) sources[i] = links[i]->planes;
-  if (!error) layout_cuts_build(sources, count, &transfer->planes, transfer->rank, cuts, &error);
+  if (!error) layout_cuts_build(sources, count, &wanted.planes, transfer->rank, cuts, &error);
   for (uint32_t i = 0; !error && i < count; i++) {
+    for (uint32_t k = 0; k < cuts[i].count; k++) cuts[i].cuts[k].target_plane = wanted.indexes[cuts[i].cuts[k].target_plane];
     struct transfer_plan *plan = transfer_plan_create(transfer->next_plan++, &cuts[i], &links[i]->planes, &transfer->planes);
     if (!plan) {
       error = BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a plan");
@@ -92,6 +117,8 @@ static kvf_error *make_plans(struct transfer *transfer, struct transfer_link *co
   for (uint32_t i = 0; cuts && i < count; i++) layout_cuts_fini(&cuts[i]);
   base_free(cuts);
   base_free(sources);
+  base_free(wanted.copies);
+  base_free(wanted.indexes);
   return error;
 }
 

@@ -102,6 +102,7 @@ struct transfer_link_options {
   kvf_rank_planes planes; /* theirs; copied; addresses are offsets into regions */
   const uint32_t *plane_regions;
   uint32_t rank, rank_count;
+  uint32_t components; /* bit set: what both instances have */
   uint64_t piece_bytes;
 };
 kvf_status transfer_link_add(struct transfer *transfer, const struct transfer_link_options *options, struct transfer_link **link_out,

@@ -102,6 +102,7 @@ struct wire_auth {
 /* What a rank holds. A plane's address travels as (region number, offset): kvf_plane.address holds the offset, regions[i] the region. */
 struct wire_layout {
   uint32_t rank, rank_count, stage;
+  uint32_t components, ignored; /* bit sets over the whole instance */
   uint64_t piece_bytes; /* largest piece this side can take or make */
   uint64_t arena_bytes;
   uint32_t plane_count;

@@ -109,6 +109,8 @@ void wire_layout_encode(struct wire_buffer *buffer, const struct wire_layout *me
   wire_put_u32(buffer, message->rank);
   wire_put_u32(buffer, message->rank_count);
   wire_put_u32(buffer, message->stage);
+  wire_put_u32(buffer, message->components);
+  wire_put_u32(buffer, message->ignored);
   wire_put_u64(buffer, message->piece_bytes);
   wire_put_u64(buffer, message->arena_bytes);
   if (wire_put_count(buffer, message->plane_count, WIRE_PLANE_LIMIT)) {
@@ -124,6 +126,8 @@ kvf_status wire_layout_decode(const uint8_t *payload, size_t payload_bytes, stru
   message.rank = wire_get_u32(&reader, "rank");
   message.rank_count = wire_get_u32(&reader, "rank_count");
   message.stage = wire_get_u32(&reader, "stage");
+  message.components = wire_get_u32(&reader, "components");
+  message.ignored = wire_get_u32(&reader, "ignored");
   message.piece_bytes = wire_get_u64(&reader, "piece_bytes");
   message.arena_bytes = wire_get_u64(&reader, "arena_bytes");
   message.plane_count = wire_get_count(&reader, WIRE_PLANE_LIMIT, PLANE_BYTES, "planes");

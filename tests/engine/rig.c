@@ -48,6 +48,14 @@ static void open_pool(struct rig *rig, struct rig_rank *rank, const struct rig_s
   options.address = (uintptr_t)rank->pool;
   rank->planes = calloc(rank->plane_count, sizeof *rank->planes);
   must(kvf_planes_fill(&options, rank->planes, rank->plane_count, &rank->plane_count, &rank->pool_bytes, &error), error);
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < rank->plane_count; i++) {
+    bool last = rank->planes[i].layer == layers - 1;
+    if (last && side->draft == 2) continue;
+    if (last && side->draft) rank->planes[i].component = KVF_COMPONENT_DRAFT;
+    rank->planes[kept++] = rank->planes[i];
+  }
+  rank->plane_count = kept;
   kvf_region_options region = KVF_REGION_OPTIONS_INIT;
   region.address = rank->pool;
   region.length_bytes = rank->pool_bytes;
@@ -59,6 +67,7 @@ static void open_pool(struct rig *rig, struct rig_rank *rank, const struct rig_s
   cache.rank = index;
   cache.rank_count = side->tp * side->pp;
   cache.stage = stage;
+  cache.ignore_components = side->ignore_components;
   must(kvf_cache_open(rank->engine, &cache, &rank->cache, &error), error);
 }
 

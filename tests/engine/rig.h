@@ -18,6 +18,8 @@ struct rig_side {
   uint32_t tp, pp;
   uint32_t page_tokens, page_count;
   uint32_t layout;
+  uint32_t draft;             /* the last layer is: 0 a main layer, 1 a draft layer, 2 absent */
+  uint32_t ignore_components;
 };
 
 struct rig_options {

@@ -268,6 +268,50 @@ static void layers_can_be_posted_as_they_are_computed(void **state) {
   rig_close(&rig);
 }
 
+static void a_component_that_one_side_lacks_is_refused_or_left_out_by_agreement(void **state) { /* C48, C83, C120 */
+  struct rig_options options = options_with("tcp");
+  options.layers = 3;
+  options.prefill.draft = options.decode.draft = 1;
+  rig_open(&rig, &options);
+  rig_connect(&rig);
+  rig_run_room(&rig, 1, 100, 0, 100); /* both have it: moved, or the check would fail */
+  rig_close(&rig);
+
+  for (int lacking = 0; lacking < 2; lacking++) {
+    options.prefill.draft = lacking ? 1 : 2;
+    options.decode.draft = lacking ? 2 : 1;
+    options.decode.ignore_components = 0;
+    rig_open(&rig, &options);
+    const char *address = kvf_engine_address(rig.prefill[0].engine);
+    assert_int_equal(kvf_peer_connect(rig.decode[0].engine, &address, 1, rig.decode[0].peers, NULL), KVF_OK);
+    kvf_engine *engines[] = {rig.prefill[0].engine, rig.decode[0].engine};
+    for (int i = 0; i < 2; i++) {
+      kvf_event down = rig_wait(engines[i], KVF_EVENT_PEER_DOWN);
+      assert_int_equal(down.status, KVF_INCOMPATIBLE);
+      assert_string_equal(kvf_error_find(down.error, "component"), "DRAFT");
+      assert_non_null(kvf_error_find(down.error, "mine"));
+      kvf_error_free(down.error);
+    }
+    rig_close(&rig);
+
+    options.decode.ignore_components = 1u << KVF_COMPONENT_DRAFT;
+    rig_open(&rig, &options);
+    rig_connect(&rig);
+    kvf_peer_state peer = KVF_PEER_STATE_INIT;
+    assert_int_equal(kvf_peer_query(rig.decode[0].peers[0], &peer, NULL), KVF_OK);
+    assert_int_equal(peer.ignored_components, 1u << KVF_COMPONENT_DRAFT);
+    kvf_engine_stats stats = KVF_ENGINE_STATS_INIT;
+    kvf_engine_stats_query(rig.prefill[0].engine, &stats, NULL);
+    assert_int_equal(stats.peers_partial, 1);
+    /* The layers that both have arrive; the others are left alone. */
+    uint32_t all = rig.decode[0].plane_count;
+    if (!lacking) rig.decode[0].plane_count -= 2;
+    rig_run_room(&rig, 1, 100, 0, 100);
+    rig.decode[0].plane_count = all;
+    rig_close(&rig);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_registration_that_fails_names_the_buffer),
@@ -278,6 +322,7 @@ int main(void) {
       cmocka_unit_test(each_class_of_failure_keeps_its_name),
       cmocka_unit_test(many_rooms_at_once),
       cmocka_unit_test(layers_can_be_posted_as_they_are_computed),
+      cmocka_unit_test(a_component_that_one_side_lacks_is_refused_or_left_out_by_agreement),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,6 +112,8 @@ static void build_layout(struct sample *sample, struct wire_layout *message) {
   message->rank = number32(sample);
   message->rank_count = number32(sample);
   message->stage = number32(sample);
+  message->components = number32(sample);
+  message->ignored = number32(sample);
   message->piece_bytes = number(sample);
   message->arena_bytes = number(sample);
   message->plane_count = some(sample, 20);
@@ -120,7 +122,7 @@ static void build_layout(struct sample *sample, struct wire_layout *message) {
   message->plane_regions = random_bytes(sample, message->plane_count * sizeof(uint32_t));
 }
 static void describe_layout(FILE *out, const struct wire_layout *message) {
-  N32(rank), N32(rank_count), N32(stage), N64(piece_bytes), N64(arena_bytes), N32(plane_count);
+  N32(rank), N32(rank_count), N32(stage), N32(components), N32(ignored), N64(piece_bytes), N64(arena_bytes), N32(plane_count);
   for (uint32_t i = 0; i < message->plane_count; i++) {
     const kvf_plane *plane = &message->planes[i];
     fprintf(out, "plane=%u,%u,%u,%u,%u,%u,%u,%u,%u,%u,", plane->layer, plane->role, plane->dtype, plane->page_list,
