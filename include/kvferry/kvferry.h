@@ -8,6 +8,7 @@
 #include <kvferry/event.h>
 #include <kvferry/log.h>
 #include <kvferry/peer.h>
+#include <kvferry/plan.h>
 #include <kvferry/plane.h>
 #include <kvferry/recv.h>
 #include <kvferry/region.h>

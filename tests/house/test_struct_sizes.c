@@ -19,13 +19,16 @@ PIN(kvf_plane, 104);
 PIN(kvf_page_list, 24);
 PIN(kvf_rank_planes, 16);
 PIN(kvf_event, 120);
+PIN(kvf_plan_heads, 24);
 PIN(kvf_status_text, 48);
 /* May grow. */
-PIN(kvf_cache_options, 40);
+PIN(kvf_cache_options, 48);
 PIN(kvf_chunk, 64);
 PIN(kvf_engine_options, 152);
-PIN(kvf_engine_stats, 200);
+PIN(kvf_engine_stats, 208);
 PIN(kvf_peer_state, 448);
+PIN(kvf_plan_flow, 896);
+PIN(kvf_plan_options, 56);
 PIN(kvf_planes_options, 64);
 PIN(kvf_recv_options, 80);
 PIN(kvf_region_options, 40);
@@ -45,6 +48,7 @@ static void initialisers_name_the_size(void **state) {
   CHECK_INIT(kvf_engine_options, KVF_ENGINE_OPTIONS_INIT);
   CHECK_INIT(kvf_engine_stats, KVF_ENGINE_STATS_INIT);
   CHECK_INIT(kvf_peer_state, KVF_PEER_STATE_INIT);
+  CHECK_INIT(kvf_plan_options, KVF_PLAN_OPTIONS_INIT);
   CHECK_INIT(kvf_planes_options, KVF_PLANES_OPTIONS_INIT);
   CHECK_INIT(kvf_recv_options, KVF_RECV_OPTIONS_INIT);
   CHECK_INIT(kvf_region_options, KVF_REGION_OPTIONS_INIT);
