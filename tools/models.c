@@ -32,18 +32,35 @@ static void print_rest(const struct model *model) {
   printf("\n");
 }
 
+/* The numbers of heads that are split over tensor-parallel ranks, each once. */
+static json_t *list_split_heads(const struct model *model) {
+  json_t *list = json_array();
+  for (uint32_t k = 0; k < model->kind_count; k++)
+    for (uint32_t a = 0; a < model->kinds[k].array_count; a++) {
+      const struct model_array *array = &model->kinds[k].arrays[a];
+      bool known = array->replicated;
+      for (size_t i = 0; i < json_array_size(list); i++)
+        known = known || json_integer_value(json_array_get(list, i)) == array->heads;
+      if (!known) json_array_append_new(list, json_integer(array->heads));
+    }
+  return list;
+}
+
+static json_t *encode_model(const struct model *model) {
+  return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:s, s:b, s:I, s:I, s:I}", "name", model->name, "layers",
+                   (int)model->layers, "draft_layers", (int)model->draft_layers, "kinds", (int)model_count_kinds(model), "kv_heads",
+                   (int)model->kv_heads, "head_dim", (int)model->head_dim, "split_heads", list_split_heads(model), "dtype",
+                   model_dtype_name(model->dtype), "mla", (int)model->mla, "token_bytes", (json_int_t)model_token_bytes(model),
+                   "window_bytes", (json_int_t)model_request_bytes(model, KVF_COMPONENT_WINDOW), "state_bytes",
+                   (json_int_t)model_request_bytes(model, KVF_COMPONENT_STATE));
+}
+
 static int print_json(void) {
   json_t *list = json_array();
   for (size_t i = 0; i < model_preset_count(); i++) {
     struct model model;
     model_preset_make(i, &model);
-    json_array_append_new(
-        list, json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:b, s:I, s:I, s:I}", "name", model.name, "layers", (int)model.layers,
-                        "draft_layers", (int)model.draft_layers, "kv_heads", (int)model.kv_heads, "head_dim", (int)model.head_dim,
-                        "dtype", model_dtype_name(model.dtype), "mla", (int)model.mla, "token_bytes",
-                        (json_int_t)model_token_bytes(&model), "window_bytes",
-                        (json_int_t)model_request_bytes(&model, KVF_COMPONENT_WINDOW), "state_bytes",
-                        (json_int_t)model_request_bytes(&model, KVF_COMPONENT_STATE)));
+    json_array_append_new(list, encode_model(&model));
   }
   int status = list && json_dumpf(list, stdout, JSON_INDENT(2)) == 0 ? 0 : 1;
   printf("\n");
