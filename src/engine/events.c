@@ -15,8 +15,7 @@ static void lower_fd(kvf_engine *engine) {
   (void)got; /* nothing to read: not readable already */
 }
 
-/* Lock held. */
-static void push(kvf_engine *engine, const kvf_event *event) {
+void engine_event_push_locked(kvf_engine *engine, const kvf_event *event) {
   struct engine_event *entry = base_alloc(sizeof *entry);
   if (!entry) {
     /* The caller would wait for ever for a lost end; there is nothing left to tell it with. */
@@ -32,7 +31,7 @@ static void push(kvf_engine *engine, const kvf_event *event) {
 
 void engine_event_push(kvf_engine *engine, const kvf_event *event) {
   pthread_mutex_lock(&engine->lock);
-  push(engine, event);
+  engine_event_push_locked(engine, event);
   pthread_mutex_unlock(&engine->lock);
 }
 

@@ -245,38 +245,48 @@ kvf_status engine_send_post(kvf_send *send, const kvf_chunk *chunk, kvf_error **
 
 kvf_engine *engine_send_engine(const kvf_send *send) { return send->engine; }
 
+static void free_recv(kvf_recv *recv) {
+  base_free(recv->aux);
+  base_free(recv->peers);
+  base_free(recv);
+}
+
+/* Mark a send's handle under the lock; true when it is to be freed. */
+static bool note_send_event(kvf_engine *engine, kvf_send *send, kvf_event *event) {
+  event->send = send->closed ? NULL : send;
+  if (event->type != KVF_EVENT_SEND_END) return false;
+  base_map_remove(&engine->sends, event->room);
+  send->ended = true;
+  send->transfer = NULL;
+  return send->free_at_end;
+}
+
+static bool note_recv_event(kvf_engine *engine, kvf_recv *recv, kvf_event *event) {
+  event->recv = recv->closed ? NULL : recv;
+  if (event->type != KVF_EVENT_RECV_END) return false;
+  if (recv->transfer && event->status == KVF_OK) recv->aux = transfer_recv_take_aux(recv->transfer, &recv->aux_bytes);
+  base_map_remove(&engine->recvs, event->room);
+  base_list_remove(&recv->waiting_node);
+  recv->ended = true;
+  recv->aux_ready = event->status == KVF_OK;
+  recv->transfer = NULL;
+  return recv->free_at_end;
+}
+
 /* Tells the caller that a room has ended or is failing; @p user is its handle. */
 void engine_room_event(void *context, void *user, const kvf_event *event) {
   kvf_engine *engine = context;
   kvf_event told = *event;
   bool is_send = event->type == KVF_EVENT_SEND_END || event->type == KVF_EVENT_SEND_FAILING;
-  bool is_end = event->type == KVF_EVENT_SEND_END || event->type == KVF_EVENT_RECV_END;
-  kvf_send *send = is_send ? user : NULL;
-  kvf_recv *recv = is_send ? NULL : user;
-  bool free_handle = false;
-  if (recv && is_end) {
-    if (recv->transfer && event->status == KVF_OK) recv->aux = transfer_recv_take_aux(recv->transfer, &recv->aux_bytes);
-    base_list_remove(&recv->waiting_node);
-  }
   pthread_mutex_lock(&engine->lock);
-  if (is_end) base_map_remove(is_send ? &engine->sends : &engine->recvs, event->room);
-  if (send) {
-    told.send = send->closed ? NULL : send;
-    if (is_end) send->ended = true, send->transfer = NULL;
-    free_handle = is_end && send->free_at_end;
-  } else {
-    told.recv = recv->closed ? NULL : recv;
-    if (is_end) recv->ended = true, recv->aux_ready = event->status == KVF_OK, recv->transfer = NULL;
-    free_handle = is_end && recv->free_at_end;
-  }
+  bool is_freed = is_send ? note_send_event(engine, user, &told) : note_recv_event(engine, user, &told);
+  engine_event_push_locked(engine, &told);
   pthread_mutex_unlock(&engine->lock);
-  engine_event_push(engine, &told);
-  if (!free_handle) return;
-  if (recv) {
-    base_free(recv->aux);
-    base_free(recv->peers);
-  }
-  base_free(user);
+  if (!is_freed) return;
+  if (is_send)
+    base_free(user);
+  else
+    free_recv(user);
 }
 
 /* ---- cancel and close: one command each for both kinds of handle ---- */
@@ -303,9 +313,8 @@ static void run_end(kvf_engine *engine, struct engine_command *base) {
     else
       transfer_recv_cancel(recv->transfer, reason);
   } else if (command->closing) {
-    if (recv) base_free(recv->aux), base_free(recv->peers);
     base_free(send);
-    base_free(recv);
+    if (recv) free_recv(recv);
   }
   base_free(command);
 }
@@ -350,13 +359,10 @@ void engine_send_close(kvf_send *send) {
 
 void engine_recv_close(kvf_recv *recv) {
   kvf_engine *engine = recv->engine;
-  if (leave(engine, NULL, recv)) {
-    base_free(recv->aux);
-    base_free(recv->peers);
-    base_free(recv);
-  } else {
+  if (leave(engine, NULL, recv))
+    free_recv(recv);
+  else
     post_end(engine, NULL, recv, true, NULL);
-  }
   engine_release(engine);
 }
 

@@ -331,6 +331,8 @@ void transfer_route_reset(struct transfer_link *link);
 void transfer_route_fini(struct transfer_link *link);
 void transfer_route_ready(void *context, struct fabric_endpoint *endpoint);
 void transfer_route_down(void *context, struct fabric_endpoint *endpoint, kvf_error *error);
+/* The endpoint is there, and its peer's memory can be written through a mapping. */
+bool transfer_route_is_mappable(const struct transfer_link *link);
 /* The way of this leg's pieces over the present endpoint. Errors: UNSUPPORTED. */
 kvf_status transfer_route_choose_way(struct transfer_leg *leg, kvf_error **error_out);
 const struct transfer_key *transfer_route_find_key(const struct transfer_link *link, const char *provider, uint32_t region);
@@ -361,8 +363,14 @@ void transfer_credit_give_back(struct transfer_link *link, const struct transfer
 void transfer_credit_drop_all(struct transfer_link *link);
 void transfer_credit_want(struct transfer_link *link, uint32_t level);
 
-/* piece.c */
+/* pump.c */
 void transfer_link_pump(struct transfer_link *link, uint64_t now_ns);
+
+/* piece.c */
+/* Begin an attempt; false when it could not even begin and must be tried later. The credit, if it needs one, is taken already. */
+bool transfer_piece_start(struct transfer_piece *piece, uint64_t now_ns);
+/* Offer the provider again what it had no room for. */
+void transfer_pieces_send_unsent(struct transfer_link *link);
 void transfer_leg_wake(struct transfer_leg *leg);
 void transfer_piece_sent(void *context, void *tag, kvf_error *error);
 void transfer_piece_acked(struct transfer_link *link, const struct wire_ack_entry *ack);

@@ -1,4 +1,4 @@
-/* Pieces on the sender, from the cut to the acknowledgement, and the pump that keeps a window of them under way to each peer.
+/* Pieces on the sender, from the cut (pump.c) to the acknowledgement.
  *
  *   cut ─→ COPYING ─→ (UNSENT) ─→ SENDING ─→ FLYING ─→ acknowledged
  *            │            │           │          │
@@ -8,10 +8,6 @@
 #include <string.h>
 
 #include "transfer/inside.h"
-
-enum step { STEP_STARTED, STEP_NOTHING, STEP_LATER, STEP_NO_CREDIT, STEP_NO_BUFFER };
-
-static bool is_mappable(const struct transfer_link *link) { return link->route.endpoint->ops->traits & FABRIC_MAPPABLE; }
 
 void transfer_leg_wake(struct transfer_leg *leg) {
   if (leg->closed) return;
@@ -358,7 +354,7 @@ static void submit_copy(struct transfer_piece *piece, enum transfer_job_kind kin
                                      .done = copy_done};
   piece->state = PIECE_COPYING;
   piece->source_address = piece->gather;
-  piece->mapped = is_mappable(leg->link);
+  piece->mapped = transfer_route_is_mappable(leg->link);
   if (piece->mapped) leg->link->mapped_jobs++;
   set_busy(piece, true);
   leg->send->transfer->job_count++;
@@ -382,7 +378,7 @@ static bool put_back(struct transfer_piece *piece) {
 }
 
 static bool start_direct(struct transfer_piece *piece) {
-  if (is_mappable(piece->leg->link)) {
+  if (transfer_route_is_mappable(piece->leg->link)) {
     submit_copy(piece, TRANSFER_PAIRS, NULL);
     return true;
   }
@@ -402,7 +398,7 @@ static bool start_staged(struct transfer_piece *piece) {
   struct transfer_link *link = piece->leg->link;
   struct transfer *transfer = link->transfer;
   void *packed = NULL;
-  if (is_mappable(link)) {
+  if (transfer_route_is_mappable(link)) {
     const struct fabric_target target = staging_target(piece);
     kvf_error *error = NULL;
     kvf_status status = link->route.endpoint->ops->map(link->route.endpoint, &target, &packed, &error);
@@ -421,7 +417,7 @@ static bool start_staged(struct transfer_piece *piece) {
   return true;
 }
 
-static bool start_piece(struct transfer_piece *piece, uint64_t now_ns) {
+bool transfer_piece_start(struct transfer_piece *piece, uint64_t now_ns) {
   struct transfer_leg *leg = piece->leg;
   piece->attempt++;
   piece->route_epoch = leg->link->route.epoch;
@@ -438,149 +434,10 @@ static bool start_piece(struct transfer_piece *piece, uint64_t now_ns) {
   return piece->direct ? start_direct(piece) : start_staged(piece);
 }
 
-/* ---- cutting ---- */
-
-/* The leg's cursor over its present chunk, moved on to the next chunk with something to send. Errors: TOO_LARGE. */
-static bool open_cursor(struct transfer_leg *leg, kvf_error **error_out) {
-  struct transfer_send *send = leg->send;
-  while (!leg->cursor_open && leg->chunk_index < send->chunk_count) {
-    struct plan_range range = send->chunks[leg->chunk_index]->range;
-    range.token_first = base_max_u64(range.token_first, leg->token_first);
-    range.token_end = base_max_u64(range.token_first, base_min_u64(range.token_end, leg->token_end));
-    range.room_first = leg->token_first;
-    range.room_end = leg->token_end;
-    range.per_request = send->final && leg->chunk_index + 1 == send->chunk_count;
-    if (range.token_first == range.token_end && !range.per_request) {
-      leg->chunk_index++;
-      continue;
-    }
-    bool vectored = leg->plan->choice.way == KVF_WAY_DIRECT && !is_mappable(leg->link);
-    const struct plan_limits limits = {.piece_bytes = leg->link->piece_bytes, .piece_rows = vectored ? FABRIC_IOV_LIMIT : 0};
-    if (plan_cursor_init(&leg->cursor, &leg->plan->link, &range, &limits, error_out) != KVF_OK) return false;
-    leg->cursor_open = true;
-  }
-  return leg->cursor_open;
-}
-
-/* The next piece that was never sent, or NULL at the end of what is posted. Errors: OUT_OF_RANGE (its pages), NO_MEMORY. */
-static struct transfer_piece *cut_piece(struct transfer_leg *leg, kvf_error **error_out) {
-  struct layout_piece cut;
-  uint64_t bytes;
-  while (open_cursor(leg, error_out)) {
-    if (plan_cursor_next(&leg->cursor, &cut, &bytes)) break;
-    leg->cursor_open = false;
-    leg->chunk_index++;
-  }
-  if (!leg->cursor_open) return NULL;
-  const struct layout_pages *pages = &leg->send->chunks[leg->chunk_index]->pages;
-  if (layout_piece_check_pages(&leg->plan->link, LAYOUT_SOURCE, pages, &cut, error_out) != KVF_OK) return NULL;
-  struct transfer_piece *piece = base_calloc(1, sizeof *piece);
-  if (!piece) {
-    base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a piece"), error_out);
-    return NULL;
-  }
-  piece->leg = leg;
-  piece->chunk = leg->send->chunks[leg->chunk_index];
-  piece->cut = cut;
-  piece->bytes = bytes;
-  piece->sequence = leg->next_sequence++;
-  piece->direct = leg->plan->choice.way == KVF_WAY_DIRECT && leg->may_direct;
-  base_list_init(&piece->node);
-  base_list_init(&piece->unsent_node);
-  leg->bytes_cut += bytes;
-  leg->link->uses++;
-  return piece;
-}
-
-static void post_final(struct transfer_leg *leg) {
-  struct transfer_send *send = leg->send;
-  if (leg->final_sent || !send->final || leg->cursor_open || leg->chunk_index < send->chunk_count) return;
-  leg->final_sent = true;
-  wire_final_encode(transfer_link_out(leg->link), &(struct wire_final){.room = send->room,
-                                                                       .token_first = send->token_first,
-                                                                       .token_end = send->token_end,
-                                                                       .piece_count = leg->next_sequence,
-                                                                       .bytes = leg->bytes_cut,
-                                                                       .aux = send->aux,
-                                                                       .aux_bytes = send->aux_bytes});
-}
-
-static struct transfer_piece *due_retry(struct transfer_leg *leg, uint64_t now_ns) {
-  BASE_LIST_EACH(&leg->retry, node) {
-    struct transfer_piece *piece = BASE_CONTAINER(node, struct transfer_piece, node);
-    if (piece->not_before_ns <= now_ns) return piece;
-  }
-  return NULL;
-}
-
-static enum step step_leg(struct transfer_leg *leg, uint64_t now_ns) {
-  struct transfer_link *link = leg->link;
-  kvf_error *error = NULL;
-  kvf_status status = transfer_route_choose_way(leg, &error);
-  if (status == KVF_NOT_READY) {
-    kvf_error_free(error);
-    return STEP_LATER;
-  }
-  struct transfer_piece *retry = status == KVF_OK ? due_retry(leg, now_ns) : NULL;
-  bool more = status == KVF_OK && (retry || open_cursor(leg, &error));
-  bool staged = retry ? !retry->direct : leg->plan->choice.way != KVF_WAY_DIRECT || !leg->may_direct;
-  if (more && staged && !link->credit_count) return STEP_NO_CREDIT;
-  if (more && staged && !is_mappable(link) && !link->transfer->gather_free_count) return STEP_NO_BUFFER;
-  struct transfer_piece *piece = retry ? retry : more ? cut_piece(leg, &error) : NULL;
-  if (error) {
-    transfer_send_fail(leg->send, error, NULL);
-    return STEP_NOTHING;
-  }
-  if (!piece) {
-    post_final(leg);
-    return base_list_empty(&leg->retry) ? STEP_NOTHING : STEP_LATER;
-  }
-  if (staged) piece->has_credit = transfer_credit_take(link, piece->bytes, &piece->credit);
-  return start_piece(piece, now_ns) ? STEP_STARTED : STEP_LATER;
-}
-
-static void send_unsent(struct transfer_link *link) {
+void transfer_pieces_send_unsent(struct transfer_link *link) {
   while (!base_list_empty(&link->unsent)) {
     struct transfer_piece *piece = BASE_CONTAINER(link->unsent.next, struct transfer_piece, unsent_node);
     if (!send_copied(piece)) return;
-  }
-}
-
-static uint32_t count_ready(const struct transfer_link *link) {
-  uint32_t count = 0;
-  BASE_LIST_EACH(&link->ready, node) count++;
-  return count;
-}
-
-void transfer_link_pump(struct transfer_link *link, uint64_t now_ns) {
-  if (link->lost) return;
-  if (base_list_empty(&link->ready) && !link->flying) {
-    /* Idle: all goes back, and the receiver grants anew what it lets stand. */
-    if (link->level) {
-      transfer_credit_want(link, 0);
-      transfer_credit_drop_all(link);
-    }
-    return;
-  }
-  transfer_route_start(link, now_ns);
-  if (link->route.state != ROUTE_READY || link->route.keys_due) return;
-  send_unsent(link);
-  uint32_t patience = count_ready(link); /* legs in a row that could start nothing */
-  while (patience && link->flying < link->transfer->window && !base_list_empty(&link->ready)) {
-    struct transfer_leg *leg = BASE_CONTAINER(link->ready.next, struct transfer_leg, ready_node);
-    enum step step = step_leg(leg, now_ns);
-    if (step == STEP_NO_CREDIT) {
-      if (!leg->waiting_since_ns) leg->waiting_since_ns = now_ns;
-      transfer_credit_want(link, link->transfer->window);
-      return;
-    }
-    if (step == STEP_NO_BUFFER) return;
-    if (leg->closed) continue;
-    base_list_remove(&leg->ready_node);
-    if (step != STEP_NOTHING) base_list_push_back(&link->ready, &leg->ready_node);
-    if (step == STEP_LATER) patience--;
-    if (step == STEP_NOTHING && patience) patience--;
-    if (step == STEP_STARTED) patience = count_ready(link);
   }
 }
 

@@ -214,6 +214,8 @@ void transfer_route_fini(struct transfer_link *link) {
   route->error = NULL;
 }
 
+bool transfer_route_is_mappable(const struct transfer_link *link) { return link->route.endpoint->ops->traits & FABRIC_MAPPABLE; }
+
 /* The target planes of a plan at the addresses where the peer's pools are mapped here.
  * Errors: NOT_READY (a mapping is on its way), and whatever says that there is none. */
 static kvf_status map_planes(struct transfer_leg *leg, kvf_error **error_out) {
