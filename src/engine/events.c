@@ -15,7 +15,7 @@ static void lower_fd(kvf_engine *engine) {
   (void)got; /* nothing to read: not readable already */
 }
 
-void engine_event_push_locked(kvf_engine *engine, const kvf_event *event) {
+void engine_event_push(kvf_engine *engine, const kvf_event *event) {
   struct engine_event *entry = base_alloc(sizeof *entry);
   if (!entry) {
     /* The caller would wait for ever for a lost end; there is nothing left to tell it with. */
@@ -27,12 +27,6 @@ void engine_event_push_locked(kvf_engine *engine, const kvf_event *event) {
   base_list_init(&entry->node);
   base_list_push_back(&engine->events, &entry->node);
   if (engine->event_count++ == 0) raise_fd(engine);
-}
-
-void engine_event_push(kvf_engine *engine, const kvf_event *event) {
-  pthread_mutex_lock(&engine->lock);
-  engine_event_push_locked(engine, event);
-  pthread_mutex_unlock(&engine->lock);
 }
 
 void engine_events_forget(kvf_engine *engine, const kvf_send *send, const kvf_recv *recv) {

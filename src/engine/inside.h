@@ -147,9 +147,8 @@ void engine_post(kvf_engine *engine, struct engine_command *command);
 void engine_run_commands(kvf_engine *engine);
 
 /* events.c */
+/* Lock held: the event names a handle that its owner may be closing right now. */
 void engine_event_push(kvf_engine *engine, const kvf_event *event);
-/* Lock held: for an event that names a handle which its owner may be closing right now. */
-void engine_event_push_locked(kvf_engine *engine, const kvf_event *event);
 /* A handle is being closed: events that are still queued forget it. Lock held. */
 void engine_events_forget(kvf_engine *engine, const kvf_send *send, const kvf_recv *recv);
 void engine_events_free(kvf_engine *engine);

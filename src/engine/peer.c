@@ -27,8 +27,11 @@ static void free_peer(kvf_peer *peer) {
 }
 
 static void push_event(kvf_peer *peer, uint32_t type, const kvf_error *error) {
-  const kvf_event event = {.type = type, .status = kvf_error_status(error), .peer = peer->closed ? NULL : peer, .error = base_error_copy(error)};
+  kvf_event event = {.type = type, .status = kvf_error_status(error), .error = base_error_copy(error)};
+  pthread_mutex_lock(&peer->engine->lock);
+  event.peer = peer->closed ? NULL : peer;
   engine_event_push(peer->engine, &event);
+  pthread_mutex_unlock(&peer->engine->lock);
 }
 
 static void set_up(kvf_peer *peer, bool up) {

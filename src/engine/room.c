@@ -280,7 +280,7 @@ void engine_room_event(void *context, void *user, const kvf_event *event) {
   bool is_send = event->type == KVF_EVENT_SEND_END || event->type == KVF_EVENT_SEND_FAILING;
   pthread_mutex_lock(&engine->lock);
   bool is_freed = is_send ? note_send_event(engine, user, &told) : note_recv_event(engine, user, &told);
-  engine_event_push_locked(engine, &told);
+  engine_event_push(engine, &told);
   pthread_mutex_unlock(&engine->lock);
   if (!is_freed) return;
   if (is_send)
