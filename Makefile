@@ -57,16 +57,17 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS (600)
 	@scripts/run-fuzz build-fuzz $(FUZZ_SECONDS)
 
 bench: packages ## run the benchmarks in a release build
-	@$(call configured,build-bench,--buildtype=release -Dtests=false)
-	@$(NINJA) -C build-bench
+	@$(call configured,build-bench,--buildtype=release)
+	@$(NINJA) -C build-bench meson-benchmark-prereq
 	@$(MESON) test -C build-bench --benchmark --no-rebuild --num-processes 1 --verbose
 
-coverage: ## line coverage of layout and plan by their own tests
+coverage: ## line and branch coverage of layout and plan by their own tests
 	@scripts/install-packages gcovr
 	@$(call configured,build-coverage,-Db_coverage=true)
 	@$(NINJA) -C build-coverage
 	@scripts/run-tests build-coverage --suite layout --suite plan
 	@gcovr --root . --object-directory build-coverage --filter src/layout/ --filter src/plan/ --txt
+	@gcovr --root . --object-directory build-coverage --filter src/layout/ --filter src/plan/ --branches --txt
 
 format: ## format every tracked C file
 	@scripts/install-packages clang-format

@@ -67,8 +67,8 @@ typedef struct kvf_plane {
   uint32_t entry_tokens;
   uint32_t window_tokens; /* only the last this many tokens of a request matter, and lists need pages only for them; 0 = all */
   /* 1: not indexed by tokens. Each request has one slot, the single page of its page list, which moves whole at the end of its
-   * room, also when no token does. page_tokens is 1, and what is above and below here 0. Head by head, so that a large state is
-   * best described with many heads: none may be larger than the engines' piece_bytes. */
+   * room, also when no token does. page_tokens is 1; entry_tokens, window_tokens and token_parts say nothing and are 0. It moves
+   * head by head, and no head may be larger than the engines' piece_bytes: describe a large state with many heads. */
   uint32_t per_request;
   /* Context parallelism: of all entries this rank holds those with (e / token_block) % token_parts == token_part, packed one after
    * the other in its pages; the first slot of a page list is the first entry held at or after its first_token. token_parts 0 or 1 =

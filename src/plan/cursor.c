@@ -22,6 +22,7 @@ struct step {
   uint32_t cut, cut_count;
   struct want want; /* of its first cut, all that is left */
   uint64_t token_first, token_end;
+  uint64_t entries_at_most; /* when the cut is split */
   uint64_t bytes;
 };
 
@@ -84,7 +85,6 @@ static bool want_cut(const struct plan_cursor *cursor, uint32_t cut, struct want
     want.first = base_max_u64(want.first, range->token_first);
     want.end = base_min_u64(want.end, range->token_end);
   }
-  if (cursor->inside && cut == cursor->cut) want.first = cursor->token;
   if (want.first >= want.end) return false;
   want.entries = layout_cut_entries(cursor->link, cut, want.first, want.end);
   *want_out = want;
@@ -133,23 +133,43 @@ static uint32_t share_piece(const struct plan_cursor *cursor, struct step *step)
   return end - step->cut;
 }
 
+/* The first cut from the step's on that moves anything. False when there is none. */
+static bool find_cut(const struct plan_cursor *cursor, struct step *step) {
+  for (; step->cut < cursor->link->cut_count; step->cut++)
+    if (want_cut(cursor, step->cut, &step->want) && step->want.entries > 0) return true;
+  return false;
+}
+
+/* The next piece of a cut that is split. */
+static void split_cut(const struct plan_cursor *cursor, struct step *step) {
+  step->cut_count = 1;
+  layout_cut_portion(cursor->link, step->cut, step->want.first, step->want.end, step->entries_at_most, &step->token_first,
+                     &step->token_end);
+  step->bytes = layout_cut_token_bytes(cursor->link, step->cut) *
+                layout_cut_entries(cursor->link, step->cut, step->token_first, step->token_end);
+}
+
 /* The next piece, without moving. False at the end. */
-static bool next_step(const struct plan_cursor *cursor, struct step *step_out) {
-  struct step step = {.cut = cursor->cut};
-  while (step.cut < cursor->link->cut_count && (!want_cut(cursor, step.cut, &step.want) || step.want.entries == 0)) step.cut++;
-  if (step.cut == cursor->link->cut_count) return false;
-  step.token_first = step.want.first;
-  step.token_end = step.want.end;
-  const bool inside = cursor->inside && step.cut == cursor->cut;
-  step.cut_count = inside ? 0 : share_piece(cursor, &step);
-  if (step.cut_count == 0) {
-    step.cut_count = 1;
-    layout_cut_portion(cursor->link, step.cut, step.want.first, step.want.end, split_entries(cursor, step.cut), &step.token_first,
-                       &step.token_end);
-    step.bytes = layout_cut_token_bytes(cursor->link, step.cut) *
-                 layout_cut_entries(cursor->link, step.cut, step.token_first, step.token_end);
+static bool next_step(const struct plan_cursor *cursor, struct step *step) {
+  *step = (struct step){.cut = cursor->cut};
+  if (cursor->inside) {
+    step->want = (struct want){.first = cursor->token, .end = cursor->token_end};
+    step->want.entries = layout_cut_entries(cursor->link, step->cut, cursor->token, cursor->token_end);
+    step->entries_at_most = cursor->entries_at_most;
+    if (step->want.entries > 0) {
+      split_cut(cursor, step);
+      return true;
+    }
+    step->cut++;
   }
-  *step_out = step;
+  if (!find_cut(cursor, step)) return false;
+  step->token_first = step->want.first;
+  step->token_end = step->want.end;
+  step->cut_count = share_piece(cursor, step);
+  if (step->cut_count == 0) {
+    step->entries_at_most = split_entries(cursor, step->cut);
+    split_cut(cursor, step);
+  }
   return true;
 }
 
@@ -204,6 +224,8 @@ kvf_status plan_cursor_init(struct plan_cursor *cursor, const struct layout_link
 static void advance(struct plan_cursor *cursor, const struct step *step, uint64_t token_end) {
   cursor->inside = token_end < step->want.end;
   cursor->token = token_end;
+  cursor->token_end = step->want.end;
+  cursor->entries_at_most = step->entries_at_most;
   cursor->cut = cursor->inside ? step->cut : step->cut + step->cut_count;
 }
 

@@ -23,9 +23,10 @@ struct plan_cursor {
   const struct layout_link *link;
   struct plan_limits limits;
   struct plan_range range;
-  uint32_t cut;   /* next cut */
-  bool inside;    /* it is split, and a part of it is done: */
-  uint64_t token; /* its next token */
+  uint32_t cut;              /* next cut */
+  bool inside;               /* it is split, and a part of it is done: */
+  uint64_t token, token_end; /* what is left of its tokens */
+  uint64_t entries_at_most;  /* of one piece of it */
 };
 
 /* Errors: TOO_LARGE (one entry of one cut exceeds the limits; fields need, limit, layer; or the whole range 64 bits), INVALID. */
