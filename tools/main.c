@@ -14,6 +14,7 @@ static const struct {
 } commands[] = {
     {"replay", command_replay, "move a trace's KV cache between two instances on this host, and check every byte"},
     {"rank", command_rank, "run one instance; the other one runs elsewhere"},
+    {"plan", command_plan, "who would send what to whom between two instances, in how many writes, and why"},
     {"explain", command_explain, "what an error code means and what to do"},
     {"models", command_models, "the model geometries known by name"},
 };

@@ -92,6 +92,15 @@ uint64_t model_request_bytes(const struct model *model, uint32_t component) {
   return bytes;
 }
 
+uint32_t model_components(const struct model *model) {
+  uint32_t components = 0;
+  for (uint32_t i = 0; i < model->layers + model->draft_layers; i++) {
+    const struct model_kind *kind = model_layer_kind(model, i);
+    for (uint32_t a = 0; a < kind->array_count; a++) components |= 1u << kind->arrays[a].component;
+  }
+  return components;
+}
+
 static uint32_t find_list(struct model *model, const struct model_array *array) {
   uint32_t list = MODEL_LIST_COMPRESSED;
   if (array->per_request) return MODEL_LIST_STATE;

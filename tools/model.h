@@ -93,6 +93,8 @@ uint32_t model_head_bytes(const struct model_array *array);
 uint64_t model_token_bytes(const struct model *model);
 /** Bytes that one request adds of component @p component whatever its length: states, and windows that are full. */
 uint64_t model_request_bytes(const struct model *model, uint32_t component);
+/** The components that some layer has, bit by KVF_COMPONENT_…. */
+uint32_t model_components(const struct model *model);
 /** "0, 3-5, 7 and draft 64", written into @p text. */
 const char *model_describe_layers(const struct model *model, char *text, size_t capacity_bytes);
 

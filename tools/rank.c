@@ -81,6 +81,7 @@ static bool open_cache(struct rank *rank) {
   options.rank = setup->rank;
   options.rank_count = settings_rank_count(setup->settings, setup->role);
   options.stage = rank->geometry.stage;
+  options.components = model_components(&setup->settings->model); /* this stage may hold fewer */
   if (kvf_cache_open(rank->engine, &options, &rank->cache, &error) != KVF_OK)
     return fail(rank, "the cache could not be declared", error);
   return true;

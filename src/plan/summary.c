@@ -29,10 +29,17 @@ struct class {
   uint64_t runs;
 };
 
+/* Heads of one array of one layer that follow each other. */
+struct heads_run {
+  const kvf_plane *plane; /* NULL: none yet */
+  uint32_t first, end;
+};
+
 struct summary {
   const kvf_plan_options *options;
   struct layout_link link;
   kvf_plan_flow *flow;
+  struct heads_run heads;
   struct class classes[CLASS_LIMIT];
   uint32_t class_count;
   uint32_t *pages; /* 0, 2, 4 … */
@@ -107,22 +114,37 @@ static uint64_t count_entry_runs(const struct layout_link *link, uint32_t cut) {
   return 1;
 }
 
-static void add_heads(kvf_plan_flow *flow, const kvf_plane *plane, const struct layout_cut *cut) {
+/* The heads of one array of one layer, whole: its cuts may be in parts. */
+static void add_heads(kvf_plan_flow *flow, const struct heads_run *run) {
+  if (!run->plane) return;
   for (uint32_t i = 0; i < flow->heads_count; i++) {
     kvf_plan_heads *heads = &flow->heads[i];
-    if (heads->role != plane->role || heads->part != plane->part || heads->head_first != cut->head_first ||
-        heads->head_count != cut->head_count || heads->heads_total != plane->heads_total)
+    if (heads->role != run->plane->role || heads->part != run->plane->part || heads->head_first != run->first ||
+        heads->head_count != run->end - run->first || heads->heads_total != run->plane->heads_total)
       continue;
     heads->layer_count++;
     return;
   }
   if (flow->heads_count == KVF_PLAN_HEADS_LIMIT) return;
-  flow->heads[flow->heads_count++] = (kvf_plan_heads){.role = plane->role,
-                                                      .part = plane->part,
-                                                      .head_first = cut->head_first,
-                                                      .head_count = cut->head_count,
-                                                      .heads_total = plane->heads_total,
+  flow->heads[flow->heads_count++] = (kvf_plan_heads){.role = run->plane->role,
+                                                      .part = run->plane->part,
+                                                      .head_first = run->first,
+                                                      .head_count = run->end - run->first,
+                                                      .heads_total = run->plane->heads_total,
                                                       .layer_count = 1};
+}
+
+/* Takes the next cut into the run, or adds the run and begins another. */
+static void extend_heads(struct summary *summary, const kvf_plane *plane, const struct layout_cut *cut) {
+  struct heads_run *run = &summary->heads;
+  bool same = run->plane && run->plane->layer == plane->layer && run->plane->role == plane->role && run->plane->part == plane->part;
+  if (same && run->end == cut->head_first) {
+    run->end += cut->head_count;
+    return;
+  }
+  if (same && run->first == cut->head_first && run->end == cut->head_first + cut->head_count) return; /* other entries of it */
+  add_heads(summary->flow, run);
+  *run = (struct heads_run){plane, cut->head_first, cut->head_first + cut->head_count};
 }
 
 static void add_layer(kvf_plan_flow *flow, uint32_t layer) {
@@ -138,7 +160,7 @@ static void add_cut(struct summary *summary, uint32_t cut) {
   layout_cut_range(&summary->link, cut, summary->options->token_first, summary->options->token_end, &token_first, &token_end);
   uint64_t entries = layout_cut_entries(&summary->link, cut, token_first, token_end);
   if (entries == 0) return;
-  add_heads(flow, plane, &summary->link.cuts[cut]);
+  extend_heads(summary, plane, &summary->link.cuts[cut]);
   add_layer(flow, plane->layer);
   flow->slices += entries * count_entry_runs(&summary->link, cut);
   flow->direct_writes += find_runs(summary, cut, token_first, token_end);
@@ -195,7 +217,9 @@ static kvf_error *summarise_source(struct summary *summary) {
   kvf_error *error = count_pieces(summary);
   if (!error) error = choose_way(summary);
   if (error) return error;
+  summary->heads = (struct heads_run){.plane = NULL};
   for (uint32_t cut = 0; cut < summary->link.cut_count; cut++) add_cut(summary, cut);
+  add_heads(summary->flow, &summary->heads);
   uint32_t span = summary->flow->layer_end - summary->flow->layer_first;
   uint8_t *seen = base_alloc((size_t)span + 1);
   if (!seen) return BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a plan over %u layers", span);

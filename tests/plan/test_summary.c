@@ -193,6 +193,33 @@ static void windows_slots_and_entries_are_counted(void **state) {
   assert_int_equal(flow.pieces, 1);
 }
 
+/* A slot of many heads is moved in parts; it is still one interval of heads. */
+static void a_slot_in_parts_is_one_interval(void **state) {
+  enum { HEADS = 6, SLOT_HEAD_BYTES = 12 << 10 };
+  kvf_plane plane = {.layer = 2,
+                     .role = KVF_ROLE_STATE,
+                     .dtype = KVF_DTYPE_F32,
+                     .heads_total = HEADS,
+                     .head_count = HEADS,
+                     .head_bytes = SLOT_HEAD_BYTES,
+                     .page_tokens = 1,
+                     .page_count = 1,
+                     .page_stride_bytes = HEADS * SLOT_HEAD_BYTES,
+                     .token_stride_bytes = HEADS * SLOT_HEAD_BYTES,
+                     .head_stride_bytes = SLOT_HEAD_BYTES,
+                     .address = 1 << 20,
+                     .component = KVF_COMPONENT_STATE,
+                     .per_request = 1};
+  const kvf_rank_planes rank = {&plane, 1, 0};
+  kvf_plan_flow flow;
+  kvf_plan_options options = KVF_PLAN_OPTIONS_INIT;
+  assert_int_equal(kvf_plan_summarise(&rank, 1, &rank, 0, &options, &flow, NULL), KVF_OK);
+  assert_int_equal(flow.bytes, HEADS * SLOT_HEAD_BYTES);
+  assert_int_equal(flow.heads_count, 1);
+  assert_int_equal(flow.heads[0].head_count, HEADS);
+  assert_int_equal(flow.heads[0].layer_count, 1);
+}
+
 static void expect_refusal(kvf_status wanted, const kvf_rank_planes *source, const kvf_rank_planes *target,
                            const kvf_plan_options *options) {
   kvf_plan_flow flow = {.source = 77};
@@ -253,8 +280,9 @@ static void the_thresholds_are_the_fabrics_own(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_summary_matches_a_naive_count),       cmocka_unit_test(the_way_follows_the_runs),
-      cmocka_unit_test(windows_slots_and_entries_are_counted), cmocka_unit_test(what_cannot_be_planned_is_refused),
-      cmocka_unit_test(a_larger_flow_keeps_its_stride),        cmocka_unit_test(the_thresholds_are_the_fabrics_own),
+      cmocka_unit_test(windows_slots_and_entries_are_counted), cmocka_unit_test(a_slot_in_parts_is_one_interval),
+      cmocka_unit_test(what_cannot_be_planned_is_refused),     cmocka_unit_test(a_larger_flow_keeps_its_stride),
+      cmocka_unit_test(the_thresholds_are_the_fabrics_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 
 def run(*words):
@@ -11,20 +12,20 @@ def run(*words):
 
 def expect(status, words, *said):
     result = run(*words)
-    text = result.stdout + result.stderr
-    faults = [] if result.returncode == status else [f"{words}: status {result.returncode}, expected {status}: {text}"]
-    faults += [f"{words}: does not say {word!r}: {text}" for word in said if word not in text]
+    text = (result.stdout + result.stderr)[:20000]
+    faults = [] if result.returncode == status else [f"{words}: status {result.returncode}, expected {status}: {text[:800]}"]
+    faults += [f"{words}: does not say {word!r}: {text[:800]}" for word in said if word not in text]
     if "\033[" in text:
         faults.append(f"{words}: colours although this is no terminal")
     return faults
 
 
 def check_usage():
-    faults = expect(0, ["--help"], "replay", "rank", "explain", "models")
+    faults = expect(0, ["--help"], "replay", "rank", "plan", "explain", "models")
     faults += expect(0, ["--version"], "kvferry 0.")
     faults += expect(2, [], "usage")
     faults += expect(2, ["reply"], "did you mean replay")
-    for command in ("replay", "rank", "explain", "models"):
+    for command in ("replay", "rank", "plan", "explain", "models"):
         faults += expect(0, [command, "--help"], "usage: kvferry " + command, "--help")
         faults += expect(2, [command, "--no-such-option"], "unknown option --no-such-option", "--help")
     faults += expect(2, ["replay", "--modle", "x"], "did you mean --model")
@@ -58,12 +59,45 @@ def check_models():
     faults = expect(0, ["models"], "Qwen3-8B", "147456", "MLA")
     models = {row["name"]: row for row in json.loads(run("models", "--json").stdout)}
     if models["Meta-Llama-3.1-405B"]["token_bytes"] != 516096:
-        faults.append(f"models --json: {models['Llama-3.1-405B']}")
+        faults.append(f"models --json: {models['Meta-Llama-3.1-405B']}")
+    return faults
+
+
+def replayed_bytes(words, tokens):
+    """What one request of so many tokens really moves."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"timestamp": 0, "input_length": tokens, "output_length": 1, "hash_ids": [1, 2, 3]}, file)
+        result = run("replay", *words, "--trace", path, "--quiet", "--deadline", "20", "--json", "-")
+    return json.loads(result.stdout)["bytes"]
+
+
+def check_plan():
+    """A plan says what a replay then moves, and the same in every format."""
+    faults = expect(0, ["plan"], "prefill-1 -> decode-3", "K V 6-7 of 8", "who sends", "at least")
+    faults += expect(2, ["plan", "--json", "--dot"], "exclude each other")
+    faults += expect(2, ["plan", "--fabric", "pigeon"], "--fabric takes")
+    faults += expect(2, ["plan", "--model", "nothing.json"], "nothing.json")
+    faults += expect(1, ["plan", "--model", "Qwen3.5-397B", "--prefill", "tp=3"], "INVALID", "heads_total=2")
+    faults += expect(1, ["plan", "--way", "direct", "--fabric", "rdma"], "decode-0 refuses", "UNSUPPORTED")
+    for words in (["--model", "gpt-oss-20b", "--layers", "3", "--prefill", "tp=2", "--decode", "tp=1,page=64"],
+                  ["--model", "DeepSeek-V4-Flash", "--layers", "4", "--prefill", "tp=1,cp=3", "--decode", "tp=2"],
+                  ["--model", "Qwen3.5-35B-A3B", "--layers", "4", "--prefill", "pp=2,tp=1", "--decode", "tp=4,layout=hnd"]):
+        plan = json.loads(run("plan", *words, "--tokens", "1111", "--json").stdout)
+        moved = replayed_bytes(words, 1111)
+        if plan["bytes"] != moved or sum(flow["bytes"] for flow in plan["flows"]) != moved:
+            faults.append(f"plan {words}: {plan['bytes']} bytes, the replay moved {moved}")
+        if any(sum(flow["components"].values()) != flow["bytes"] for flow in plan["flows"]):
+            faults.append(f"plan {words}: the components do not add up: {plan['flows']}")
+        dot = run("plan", *words, "--tokens", "1111", "--dot").stdout
+        if not dot.startswith("digraph") or dot.count("->") != len(plan["flows"]) or dot.count("{") != dot.count("}"):
+            faults.append(f"plan {words} --dot: {dot}")
     return faults
 
 
 def main():
-    faults = check_usage() + check_explain() + check_models()
+    faults = check_usage() + check_explain() + check_models() + check_plan()
     print("\n".join(faults) or "as expected")
     return 1 if faults else 0
 
