@@ -101,8 +101,7 @@ bool geometry_init(struct geometry *geometry, const struct settings *settings, e
   for (uint32_t i = 0; i < total && good; i++)
     if (holds_layer(settings, side, place.stage, i))
       good = add_planes(geometry, side, place, model->list[i].id, model_layer_kind(model, i), pages, complaint);
-  if (good && geometry->plane_count == 0)
-    good = complain(complaint, "stage %u of the %s side holds no layer with a cache", place.stage, settings_role_name(role));
+  if (geometry->pool_bytes == 0) geometry->pool_bytes = PLANE_ALIGN_BYTES; /* a stage may hold no layer with a cache */
   if (good)
     geometry_move(geometry, 0, address);
   else

@@ -1,4 +1,4 @@
-/* `kvferry models`: the presets. */
+/* `kvferry models`: the presets, or the models named. */
 #include <stdio.h>
 
 #include <jansson.h>
@@ -9,6 +9,8 @@
 #include "options.h"
 #include "quantity.h"
 #include "terminal.h"
+
+enum { WORD_LIMIT = 64 };
 
 static bool has_component(const struct model *model, uint32_t component) {
   for (uint32_t k = 0; k < model->kind_count; k++)
@@ -55,45 +57,66 @@ static json_t *encode_model(const struct model *model) {
                    (json_int_t)model_request_bytes(model, KVF_COMPONENT_STATE));
 }
 
-static int print_json(void) {
-  json_t *list = json_array();
-  for (size_t i = 0; i < model_preset_count(); i++) {
-    struct model model;
-    model_preset_make(i, &model);
-    json_array_append_new(list, encode_model(&model));
-  }
-  int status = list && json_dumpf(list, stdout, JSON_INDENT(2)) == 0 ? 0 : 1;
-  printf("\n");
-  json_decref(list);
-  return status;
+/* The words of the command line, or all presets. */
+struct choice {
+  const char *words[WORD_LIMIT];
+  size_t count; /* 0: all presets */
+};
+
+static size_t count_models(const struct choice *choice) {
+  return choice->count ? choice->count : model_preset_count();
 }
 
-static int print_table(void) {
-  printf("%s%-36s %6s %8s %8s %6s %12s%s\n", terminal_style(stdout, TERMINAL_BOLD), "model", "layers", "KV heads", "head_dim",
-         "dtype", "bytes/token", terminal_style(stdout, TERMINAL_PLAIN));
-  for (size_t i = 0; i < model_preset_count(); i++) {
+static bool load_model(const struct choice *choice, size_t index, struct model *model, struct complaint *complaint) {
+  if (choice->count) return model_query(choice->words[index], model, complaint);
+  model_preset_make(index, model);
+  return true;
+}
+
+static bool print_json(const struct choice *choice, struct complaint *complaint) {
+  json_t *list = json_array();
+  bool good = true;
+  for (size_t i = 0; good && i < count_models(choice); i++) {
     struct model model;
-    model_preset_make(i, &model);
-    printf("%-36s %6u %8u %8u %6s %12llu", model.name, model.layers, model.kv_heads, model.head_dim, model_dtype_name(model.dtype),
+    good = load_model(choice, i, &model, complaint);
+    if (good) json_array_append_new(list, encode_model(&model));
+  }
+  if (good && json_dumpf(list, stdout, JSON_INDENT(2)) != 0) good = complain(complaint, "cannot write");
+  if (good) printf("\n");
+  json_decref(list);
+  return good;
+}
+
+static bool print_table(const struct choice *choice, struct complaint *complaint) {
+  printf("%s%-36s %6s %8s %8s %8s %12s%s\n", terminal_style(stdout, TERMINAL_BOLD), "model", "layers", "KV heads", "head_dim",
+         "dtype", "bytes/token", terminal_style(stdout, TERMINAL_PLAIN));
+  for (size_t i = 0; i < count_models(choice); i++) {
+    struct model model;
+    if (!load_model(choice, i, &model, complaint)) return false;
+    printf("%-36s %6u %8u %8u %8s %12llu", model.name, model.layers, model.kv_heads, model.head_dim, model_dtype_name(model.dtype),
            (unsigned long long)model_token_bytes(&model));
     print_rest(&model);
   }
   printf(
       "\nbytes/token: of the layers that grow with all tokens. Windows (when full) and states are bytes a request.\n"
-      "Another model: --model FILE.json, a Hugging Face config.json or kvferry's own form (docs/models.md)\n");
-  return 0;
+      "Another model: FILE.json, a Hugging Face config.json or kvferry's own form (docs/models.md)\n");
+  return true;
 }
 
 int command_models(int argc, char **argv) {
   bool json = false;
   struct complaint complaint;
+  struct choice choice = {.count = 0};
   const struct option options[] = {{"json", NULL, "as JSON", OPTION_FLAG, &json}};
-  enum options_result result = options_parse(options, 1, argc, argv, NULL, 0, NULL, &complaint);
+  enum options_result result = options_parse(options, 1, argc, argv, choice.words, WORD_LIMIT, &choice.count, &complaint);
   if (result == OPTIONS_HELP) {
-    printf("kvferry models - the model geometries that replay knows by name\n\nusage: kvferry models [options]\n\n");
+    printf(
+        "kvferry models - the model geometries known by name, or those of the models named\n\n"
+        "usage: kvferry models [options] [NAME|FILE.json …]\n\n");
     options_print(stdout, options, 1);
     return 0;
   }
   if (result == OPTIONS_WRONG) return command_refuse("models", complaint.text);
-  return json ? print_json() : print_table();
+  bool good = json ? print_json(&choice, &complaint) : print_table(&choice, &complaint);
+  return good ? 0 : command_refuse("models", complaint.text);
 }

@@ -31,7 +31,9 @@ static void print_holdings(const struct plan *plan, FILE *out) {
       char window[QUANTITY_TEXT_BYTES], state[QUANTITY_TEXT_BYTES], name[24];
       plan_describe_rank(plan, (enum role)role, rank, &holding);
       snprintf(name, sizeof name, "%s-%u", settings_role_name((enum role)role), rank);
-      fprintf(out, "  %-11s %5u  %11.0f  %10s  %10s  %s; layers %s\n", name, plan->sides[role][rank].stage, holding.token_bytes,
+      fprintf(out,
+              holding.heads[0] ? "  %-11s %5u  %11.0f  %10s  %10s  %s; layers %s\n" : "  %-11s %5u  %11.0f  %10s  %10s  nothing\n",
+              name, plan->sides[role][rank].stage, holding.token_bytes,
               holding.window_bytes ? quantity_format_bytes((double)holding.window_bytes, window) : "-",
               holding.state_bytes ? quantity_format_bytes((double)holding.state_bytes, state) : "-", holding.heads, holding.layers);
     }

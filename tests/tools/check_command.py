@@ -60,6 +60,13 @@ def check_models():
     models = {row["name"]: row for row in json.loads(run("models", "--json").stdout)}
     if models["Meta-Llama-3.1-405B"]["token_bytes"] != 516096:
         faults.append(f"models --json: {models['Meta-Llama-3.1-405B']}")
+    faults += expect(0, ["models", "Llama-3.1-8B"], "Meta-Llama-3.1-8B", "131072")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "config.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('{"model_type": "novel", "num_hidden_layers": 4, "torch_dtype": "bfloat16"}')
+        for command in (["models", path], ["replay", "--model", path], ["plan", "--model", path]):
+            faults += expect(2, command, 'model_type "novel"', "missing: num_key_value_heads", "head_dim")
     return faults
 
 

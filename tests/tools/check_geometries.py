@@ -1,7 +1,8 @@
-"""Every preset between instances of other shapes: small replays with every byte verified. Argument: the kvferry program; further
-words are names of presets to keep to those.
+"""Every preset between instances of other shapes, and each configuration file in KVF_CONFIGS: small replays with every byte verified.
+Argument: the kvferry program; further words are names of presets, to keep to those.
 
 The prompts are shorter than a window, longer than one, end inside a page and inside a compressed entry, and one is a full hit."""
+import glob
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import time
 
-SECONDS_EACH, SECONDS_ALL = 20, 170
+SECONDS_EACH = 90  # far more than it takes, also under a sanitizer on a busy machine
 SHAPES = [
     ("tp=2", "tp=4"),
     ("tp=4,layout=hnd", "tp=2"),
@@ -24,7 +25,7 @@ SHARED_SHAPES = [("tp=1", "tp=1,cp=4"), ("tp=1,cp=4,cpblock=16", "tp=2"), ("tp=1
 HEADS_SHARED = [("tp=2,cp=2", "tp=1,cp=3,cpblock=16")]
 PROMPTS = [(37, [1]), (300, [2]), (1111, [3, 4, 5]), (1400, [3, 4, 6]), (300, [2])]
 ROUTES = [[], ["--way", "staged"], ["--fabric", "tcp"], ["--way", "staged", "--piece", "64KiB"], ["--fabric", "tcp", "--way", "direct"]]
-SMALL = ["--chunk-tokens", "190", "--arena", "8MiB", "--deadline", "15", "--quiet", "--json", "-"]
+SMALL = ["--chunk-tokens", "190", "--arena", "8MiB", "--deadline", "40", "--quiet", "--json", "-"]
 
 
 def write_trace(folder):
@@ -49,11 +50,11 @@ def can_split(model, side):
 
 
 def check(model, prefill, decode, route, trace):
-    words = ["replay", "--model", model["name"], "--layers", str(max(3, model["kinds"])), "--prefill", prefill, "--decode", decode,
+    layers = min(max(3, model["kinds"]), model["layers"])
+    words = ["replay", "--model", model["name"], "--layers", str(layers), "--prefill", prefill, "--decode", decode,
              "--trace", trace, *route, *SMALL]
-    if "layers=" in prefill and model["kinds"] > 3:
+    if "layers=" in prefill and layers != 3 or "pp=3" in decode and layers < 3:
         return []
-    began = time.monotonic()
     try:
         result = run(words)
     except subprocess.TimeoutExpired:
@@ -65,16 +66,21 @@ def check(model, prefill, decode, route, trace):
         report = json.loads(result.stdout)
     except json.JSONDecodeError:
         return [f"{' '.join(words)}: no report: {result.stderr}"]
-    faults = [] if time.monotonic() - began < 10 else [f"{' '.join(words)}: {time.monotonic() - began:.1f} s"]
     if result.returncode or report["rooms"]["done"] != len(PROMPTS) or not report["verified"]:
-        faults.append(f"{' '.join(words)}: rooms {report['rooms']}, verified {report['verified']}: {json.dumps(report['errors'])[:1500]}")
-    return faults
+        return [f"{' '.join(words)}: rooms {report['rooms']}, verified {report['verified']}: {json.dumps(report['errors'])[:1500]}"]
+    return []
+
+
+def list_models():
+    if sys.argv[2:]:
+        return json.loads(run(["models", "--json", *sys.argv[2:]]).stdout)
+    paths = sorted(glob.glob(os.path.join(os.environ["KVF_CONFIGS"], "*.json")))
+    files = json.loads(run(["models", "--json", *paths]).stdout)
+    return json.loads(run(["models", "--json"]).stdout) + [{**model, "name": path} for model, path in zip(files, paths)]
 
 
 def main():
-    models = json.loads(run(["models", "--json"]).stdout)
-    chosen = [model for model in models if not sys.argv[2:] or model["name"] in sys.argv[2:]]
-    faults, count, began = [], 0, time.monotonic()
+    chosen, faults, count, began = list_models(), [], 0, time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         trace = write_trace(folder)
         for model in chosen:
@@ -82,10 +88,7 @@ def main():
             for prefill, decode in shapes:
                 faults += check(model, prefill, decode, ROUTES[count % len(ROUTES)], trace)
                 count += 1
-    elapsed = time.monotonic() - began
-    if elapsed > SECONDS_ALL and not sys.argv[2:]:
-        print(f"slow: {elapsed:.0f} s")
-    print("\n".join(faults) or f"{count} replays of {len(chosen)} models in {elapsed:.0f} s")
+    print("\n".join(faults) or f"{count} replays of {len(chosen)} models in {time.monotonic() - began:.0f} s")
     return 1 if faults or not chosen else 0
 
 
