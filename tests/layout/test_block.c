@@ -156,6 +156,48 @@ static void pairs_are_the_longest_rows_of_both_sides(void **state) {
   }
 }
 
+/* Every second entry by one, from a rank of two: one run of the sender's page, equally spaced rows of the receiver's. */
+static void entries_dealt_out_in_turn_are_equally_spaced_rows(void **state) {
+  struct scene scene;
+  struct layout_block blocks[PAGES];
+  struct layout_pair pairs[PAGES];
+  struct layout_pair_walk walk_both;
+  make_scene(&scene, KVF_LAYOUT_NHD, KVF_LAYOUT_NHD, 1, 64, scattered);
+  scene.source[0].token_parts = 2;
+  scene.source[0].token_part = 1;
+  scene.piece = (struct layout_piece){0, 1, 0, 128};
+  assert_int_equal(walk(&scene, LAYOUT_SOURCE, blocks, PAGES), 1);
+  EXPECT_ROWS(blocks[0], (1 << 20) + 9 * 64 * 8 * HEAD, 64 * 8 * HEAD, 0, 1);
+  assert_int_equal(walk(&scene, LAYOUT_TARGET, blocks, PAGES), 2);
+  EXPECT_ROWS(blocks[0], (1 << 20) + (9 * 64 + 1) * 8 * HEAD, 8 * HEAD, 2 * 8 * HEAD, 32);
+  EXPECT_ROWS(blocks[1], (1 << 20) + (2 * 64 + 1) * 8 * HEAD, 8 * HEAD, 2 * 8 * HEAD, 32);
+  layout_pair_walk_init(&walk_both, &scene.link, &scene.pages, &scene.pages, &scene.piece);
+  assert_int_equal(layout_pair_walk_next(&walk_both, pairs, PAGES), PAGES);
+  /* By four of eight: runs of four tokens in the receiver's pages. */
+  scene.source[0].token_block = 4;
+  assert_int_equal(walk(&scene, LAYOUT_TARGET, blocks, PAGES), 2);
+  EXPECT_ROWS(blocks[1], (1 << 20) + (2 * 64 + 4) * 8 * HEAD, 4 * 8 * HEAD, 8 * 8 * HEAD, 8);
+}
+
+/* No list is looked for where a cut moves nothing. */
+static void cuts_without_entries_need_no_pages(void **state) {
+  struct scene scene;
+  struct layout_block block;
+  struct layout_pair pair;
+  struct layout_pair_walk walk_both;
+  make_scene(&scene, KVF_LAYOUT_NHD, KVF_LAYOUT_NHD, 1, 64, scattered);
+  scene.pages.lists[0] = (kvf_page_list){0};
+  scene.piece = (struct layout_piece){0, 2, 66, 8};
+  for (uint32_t i = 0; i < 2; i++) {
+    scene.source[i].entry_tokens = scene.target[i].entry_tokens = i ? 1 : 128;
+    scene.source[i].token_parts = scene.target[i].token_parts = i ? 2 : 0;
+    scene.target[i].token_part = i;
+  }
+  assert_int_equal(walk(&scene, LAYOUT_SOURCE, &block, 1), 0);
+  layout_pair_walk_init(&walk_both, &scene.link, &scene.pages, &scene.pages, &scene.piece);
+  assert_int_equal(layout_pair_walk_next(&walk_both, &pair, 1), 0);
+}
+
 /* The second plane begins exactly where a further row of the first would, but steps differently from there. */
 static void rows_of_unequal_steps_are_not_merged(void **state) {
   struct scene scene;
@@ -240,6 +282,8 @@ int main(void) {
       cmocka_unit_test(heads_that_lie_apart_are_a_block_a_token),
       cmocka_unit_test(pages_of_one_token_are_packed_by_token),
       cmocka_unit_test(pairs_are_the_longest_rows_of_both_sides),
+      cmocka_unit_test(entries_dealt_out_in_turn_are_equally_spaced_rows),
+      cmocka_unit_test(cuts_without_entries_need_no_pages),
       cmocka_unit_test(rows_of_unequal_steps_are_not_merged),
       cmocka_unit_test(bytes_of_a_piece_are_checked),
       cmocka_unit_test(an_empty_piece_has_no_blocks),

@@ -368,6 +368,46 @@ static void a_list_from_a_peer_is_checked_in_every_part(void **state) {
   assert_int_equal(layout_cuts_check(&cuts, &source, &target, NULL), KVF_INVALID);
 }
 
+/* Complaints that follow each other are told as one only when they are the same in everything else. */
+static void neighbouring_gaps_of_unequal_arrays_are_not_merged(void **state) {
+  kvf_plane wanted[] = {make_plane(1, KVF_ROLE_K, 8, 0, 4), make_plane(1, KVF_ROLE_K, 8, 4, 8), make_plane(1, KVF_ROLE_V, 8, 0, 8),
+                        make_plane(2, KVF_ROLE_V, 8, 0, 4)};
+  kvf_plane held = make_plane(2, KVF_ROLE_V, 8, 0, 2);
+  held.token_parts = 2;
+  wanted[3].part = held.part = 5;
+  const kvf_rank_planes source = {&held, 1, 0}, target = {wanted, 4, 0};
+  struct layout_cuts cuts;
+  kvf_error *error = NULL;
+  assert_int_equal(layout_cuts_build(&source, 1, &target, 0, &cuts, &error), KVF_NOT_COVERED);
+  assert_string_equal(kvf_error_find(error, "gap_count"), "4");
+  assert_int_equal(count_fields(error, "gap", "layer 1 K heads 0-7"), 1);
+  assert_int_equal(count_fields(error, "gap", "layer 2 V part 5 heads 0-1 entries 1-1 of every 2"), 1);
+  assert_int_equal(count_fields(error, "gap", "layer 2 V part 5 heads 2-3"), 1);
+  kvf_error_free(error);
+}
+
+/* Doubles of one array under other stages, and gaps of other runs, side by side. */
+static void neighbouring_doubles_of_unequal_stages_are_not_merged(void **state) {
+  kvf_plane wanted = make_plane(1, KVF_ROLE_K, 8, 0, 8), first = make_plane(1, KVF_ROLE_K, 8, 0, 8),
+            second = make_plane(1, KVF_ROLE_K, 8, 0, 4), third = make_plane(1, KVF_ROLE_K, 8, 4, 8);
+  const kvf_rank_planes sources[] = {{&first, 1, 0}, {&second, 1, 1}, {&third, 1, 2}}, target = {&wanted, 1, 0};
+  struct layout_cuts cuts[3];
+  kvf_error *error = NULL;
+  assert_int_equal(layout_cuts_build(sources, 3, &target, 0, cuts, &error), KVF_NOT_COVERED);
+  assert_int_equal(count_fields(error, "double_cover", "layer 1 K heads 0-3 in stages 0 and 1"), 1);
+  assert_int_equal(count_fields(error, "double_cover", "layer 1 K heads 4-7 in stages 0 and 2"), 1);
+  kvf_error_free(error);
+  /* Without the first: each quarter is a half of other entries. */
+  second.token_parts = third.token_parts = 2;
+  third.token_block = 3;
+  error = NULL;
+  assert_int_equal(layout_cuts_build(sources + 1, 2, &target, 0, cuts, &error), KVF_NOT_COVERED);
+  assert_int_equal(count_fields(error, "gap", "layer 1 K heads 0-3 entries 1-1 of every 2"), 1);
+  assert_int_equal(count_fields(error, "gap", "layer 1 K heads 4-7 entries 3-5 of every 6"), 1);
+  kvf_error_free(error);
+  layout_cuts_fini(NULL);
+}
+
 static void compare_is_the_handshake_without_a_connection(void **state) {
   struct instance from, to;
   kvf_error *error = NULL;
@@ -447,6 +487,8 @@ int main(void) {
       cmocka_unit_test(many_mismatches_are_bounded),
       cmocka_unit_test(planes_that_the_target_lacks_are_not_sent),
       cmocka_unit_test(a_list_from_a_peer_is_checked_in_every_part),
+      cmocka_unit_test(neighbouring_gaps_of_unequal_arrays_are_not_merged),
+      cmocka_unit_test(neighbouring_doubles_of_unequal_stages_are_not_merged),
       cmocka_unit_test(compare_is_the_handshake_without_a_connection),
       cmocka_unit_test(every_failing_allocation_leaves_nothing_behind),
       cmocka_unit_test(large_instances_are_compared_quickly),

@@ -233,6 +233,16 @@ static void the_extent_ends_with_the_last_byte_and_may_not_wrap(void **state) {
   assert_false(layout_plane_extent(&plane, &bytes));
   plane.page_stride_bytes = UINT64_MAX / 5;
   assert_false(layout_plane_extent(&plane, &bytes));
+  plane = make_plane();
+  plane.token_stride_bytes = UINT64_MAX / 3;
+  assert_false(layout_plane_extent(&plane, &bytes));
+  plane.token_stride_bytes = UINT64_MAX / 4;
+  assert_false(layout_plane_extent(&plane, &bytes));
+  plane = make_plane();
+  plane.head_stride_bytes = UINT64_MAX / 2;
+  assert_false(layout_plane_extent(&plane, &bytes));
+  plane.head_stride_bytes = UINT64_MAX / 3;
+  assert_false(layout_plane_extent(&plane, &bytes));
 }
 
 static void memory_out_is_said(void **state) {

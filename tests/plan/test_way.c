@@ -76,11 +76,55 @@ static void the_smallest_run_follows_from_strides_and_pages(void **state) {
   assert_true(plan_row_bytes(&nothing) == UINT64_MAX);
 }
 
+/* Under context parallelism no run is longer than a block that both keep together. */
+static void shares_bound_the_smallest_run(void **state) {
+  kvf_plane source = {.heads_total = 8,
+                      .head_count = 8,
+                      .head_bytes = 256,
+                      .page_tokens = 64,
+                      .page_count = 4,
+                      .page_stride_bytes = 64 * 2048,
+                      .token_stride_bytes = 2048,
+                      .head_stride_bytes = 256};
+  kvf_plane target = source;
+  const struct layout_cut cut = {.head_count = 8};
+  const struct layout_link link = {&source, &target, &cut, 1};
+  assert_int_equal(plan_row_bytes(&link), 64 * 2048);
+  source.token_parts = 2;
+  source.token_block = 48;
+  assert_int_equal(plan_row_bytes(&link), 16 * 2048);
+  target.token_parts = 4;
+  assert_int_equal(plan_row_bytes(&link), 2048);
+  /* Padded tokens: a token is a run. */
+  target.token_stride_bytes = 4096;
+  assert_int_equal(plan_row_bytes(&link), 2048);
+  /* Head-major on one side only, and heads of one side only touching. */
+  target.head_stride_bytes = 64 * 256;
+  target.token_stride_bytes = 256;
+  assert_int_equal(plan_row_bytes(&link), 256);
+  source = target = (kvf_plane){.head_count = 1, .head_bytes = UINT32_MAX, .page_tokens = 1};
+  source.page_tokens = target.page_tokens = UINT32_MAX;
+  source.token_stride_bytes = target.token_stride_bytes = 4ull * UINT32_MAX;
+  const struct layout_cut four = {.head_count = 4};
+  const struct layout_link large = {&source, &target, &four, 1};
+  source.head_stride_bytes = target.head_stride_bytes = UINT32_MAX;
+  assert_true(plan_row_bytes(&large) == UINT64_MAX);
+}
+
+static void a_reason_is_found_where_none_was_given(void **state) {
+  const struct plan_way_facts facts = {.demanded = KVF_WAY_AUTO};
+  struct plan_way_choice choice;
+  assert_int_equal(plan_way_choose(&facts, &choice, NULL), KVF_OK);
+  assert_non_null(strstr(choice.reason, "cannot write into the peer's pages"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(auto_takes_direct_when_runs_are_long_enough),
       cmocka_unit_test(a_demand_is_followed_or_refused_with_the_reason),
       cmocka_unit_test(the_smallest_run_follows_from_strides_and_pages),
+      cmocka_unit_test(shares_bound_the_smallest_run),
+      cmocka_unit_test(a_reason_is_found_where_none_was_given),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
