@@ -25,7 +25,7 @@
 enum {
   FABRIC_HEADER_BYTES = 96,
   FABRIC_ADDRESS_LIMIT_BYTES = 1024,
-  FABRIC_KEY_LIMIT_BYTES = 256,
+  FABRIC_KEY_LIMIT_BYTES = 4096, /* a region in parts has a key for each */
   FABRIC_IOV_LIMIT = 512
 };
 

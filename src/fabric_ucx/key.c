@@ -3,22 +3,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/checked.h"
+#include "fabric/piece.h"
 #include "fabric_ucx/blob.h"
 #include "fabric_ucx/region.h"
 
-static kvf_error *describe(kvf_error *error, const struct fabric_target *target, const struct fabric_ucx_key *key) {
-  base_error_add(error, "region", "%llu", (unsigned long long)target->region);
-  base_error_add(error, "generation", "%llu", (unsigned long long)target->generation);
-  base_error_add(error, "expected", "%llu", key ? (unsigned long long)key->generation : 0ull);
-  base_error_add(error, "offset", "%llu", (unsigned long long)target->offset);
-  base_error_add(error, "length", "%llu", (unsigned long long)target->length);
-  return base_error_add(error, "region_bytes", "%llu", key ? (unsigned long long)key->region_bytes : 0ull);
-}
-
 void fabric_ucx_key_release(struct fabric_ucx *fabric, struct fabric_ucx_key *key) {
   if (!key || --key->use_count) return;
-  if (key->rkey) fabric->library.ucp_rkey_destroy(key->rkey);
+  while (key->unpacked_count) fabric->library.ucp_rkey_destroy(key->rkeys[--key->unpacked_count]);
   base_free(key);
 }
 
@@ -34,49 +25,89 @@ void fabric_ucx_key_drop_all(struct fabric_ucx_endpoint *endpoint) {
   base_map_fini(&endpoint->keys);
 }
 
-static const char *decode_key(struct fabric_ucx_key *key, const uint8_t *incarnation, const uint8_t *bytes, size_t length) {
+/* What a key is expected to say, and then what it says. */
+struct reading {
+  struct fabric_ucx_parts parts;
+  const uint8_t *packed; /* lengths, then packed keys */
+  size_t packed_bytes;
+};
+
+static const char *read_key(struct reading *reading, const uint8_t *incarnation, const uint8_t *bytes, size_t length) {
   uint8_t made_by[16];
-  uint64_t facts[4], end;
+  struct fabric_ucx_parts parts;
   size_t body_bytes;
   if (length > FABRIC_KEY_LIMIT_BYTES) return "too long";
   const uint8_t *body = fabric_ucx_blob_open(bytes, length, FABRIC_UCX_BLOB_KEY, made_by, &body_bytes);
-  if (!body || body_bytes <= sizeof facts) return "malformed";
-  memcpy(facts, body, sizeof facts);
+  const uint8_t *packed = body ? fabric_ucx_parts_decode(body, body_bytes, &parts) : NULL;
+  if (!packed) return "malformed";
   if (memcmp(made_by, incarnation, sizeof made_by)) return "of another process";
-  if (facts[0] != key->region || facts[1] != key->generation) return "of another region or generation";
-  if (facts[3] != key->region_bytes || !facts[2] || !base_add_u64(facts[2], facts[3], &end)) return "of another length";
-  key->base_address = facts[2];
-  key->packed_bytes = body_bytes - sizeof facts;
-  memcpy(key->packed, body + sizeof facts, key->packed_bytes);
+  if (parts.region != reading->parts.region || parts.generation != reading->parts.generation)
+    return "of another region or generation";
+  if (parts.length != reading->parts.length) return "of another length";
+  *reading = (struct reading){parts, packed, body_bytes - (size_t)(packed - body)};
   return NULL;
 }
 
+static struct fabric_ucx_key *create_key(const struct reading *reading) {
+  uint64_t rkey_bytes = reading->parts.part_count * sizeof(ucp_rkey_h);
+  struct fabric_ucx_key *key = base_calloc(1, sizeof *key + rkey_bytes + reading->packed_bytes);
+  if (!key) return NULL;
+  key->parts = reading->parts;
+  key->use_count = 1;
+  key->packed = (uint8_t *)key->rkeys + rkey_bytes;
+  memcpy(key->packed, reading->packed, reading->packed_bytes);
+  return key;
+}
+
+/* UCX gets each packed key aligned, whatever the lengths of those before it. */
+static ucs_status_t unpack_part(struct fabric_ucx_endpoint *endpoint, struct fabric_ucx_key *key, const uint8_t *packed,
+                                size_t packed_bytes) {
+  _Alignas(16) uint8_t bytes[FABRIC_KEY_LIMIT_BYTES];
+  memcpy(bytes, packed, packed_bytes);
+  return endpoint->fabric->library.ucp_ep_rkey_unpack(endpoint->way.ep, bytes, &key->rkeys[key->unpacked_count]);
+}
+
 static kvf_status unpack_key(struct fabric_ucx_endpoint *endpoint, struct fabric_ucx_key *key, kvf_error **error_out) {
-  if (key->rkey) return KVF_OK;
-  ucs_status_t status = endpoint->fabric->library.ucp_ep_rkey_unpack(endpoint->way.ep, key->packed, &key->rkey);
-  if (status == UCS_OK) return KVF_OK;
-  key->rkey = NULL;
-  kvf_error *error = fabric_ucx_instance_error(endpoint->fabric, KVF_FABRIC, "the key of a peer's region cannot be used",
-                                               "ucp_ep_rkey_unpack", status);
-  return base_error_give(base_error_add(error, "region", "%llu", (unsigned long long)key->region), error_out);
+  if (key->unpacked_count == key->parts.part_count) return KVF_OK;
+  const uint8_t *packed = key->packed + key->parts.part_count * FABRIC_UCX_PACKED_LENGTH_BYTES;
+  for (uint64_t i = 0; i < key->parts.part_count; i++) {
+    size_t packed_bytes = fabric_ucx_packed_bytes(key->packed, i);
+    if (i == key->unpacked_count) {
+      ucs_status_t status = unpack_part(endpoint, key, packed, packed_bytes);
+      if (status != UCS_OK) {
+        kvf_error *error = fabric_ucx_instance_error(endpoint->fabric, KVF_FABRIC, "the key of a peer's region cannot be used",
+                                                     "ucp_ep_rkey_unpack", status);
+        base_error_add(error, "part", "%llu", (unsigned long long)i);
+        return base_error_give(base_error_add(error, "region", "%llu", (unsigned long long)key->parts.region), error_out);
+      }
+      key->unpacked_count++;
+    }
+    packed += packed_bytes;
+  }
+  return KVF_OK;
+}
+
+/* Take the bytes for what they should be, or say what is wrong with them. */
+static kvf_status decode_key(const struct fabric_ucx_endpoint *endpoint, struct reading *reading, const uint8_t *bytes,
+                             size_t length, struct fabric_ucx_key **key_out, kvf_error **error_out) {
+  const char *fault = read_key(reading, endpoint->incarnation, bytes, length);
+  if (fault) {
+    kvf_error *error = BASE_ERROR(KVF_INVALID, NULL, "the key of a peer's region is %s", fault);
+    return base_error_give(base_error_add(error, "region", "%llu", (unsigned long long)reading->parts.region), error_out);
+  }
+  *key_out = create_key(reading);
+  return *key_out ? KVF_OK : base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a key"), error_out);
 }
 
 kvf_status fabric_ucx_key_import(struct fabric_endpoint *base, uint64_t region, uint64_t generation, uint64_t region_bytes,
                                  const uint8_t *bytes, size_t length, kvf_error **error_out) {
   struct fabric_ucx_endpoint *endpoint = (struct fabric_ucx_endpoint *)base;
-  struct fabric_ucx_key *key = base_calloc(1, sizeof *key);
-  if (!key) return base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a key"), error_out);
-  *key = (struct fabric_ucx_key){.region = region, .generation = generation, .region_bytes = region_bytes, .use_count = 1};
-  const char *fault = decode_key(key, endpoint->incarnation, bytes, length);
-  kvf_status status = KVF_OK;
-  if (fault) {
-    kvf_error *error = BASE_ERROR(KVF_INVALID, NULL, "the key of a peer's region is %s", fault);
-    status = base_error_give(base_error_add(error, "region", "%llu", (unsigned long long)region), error_out);
-  } else if (endpoint->stage == FABRIC_UCX_READY && endpoint->way.failure == UCS_OK) {
+  struct reading reading = {.parts = {.region = region, .generation = generation, .length = region_bytes}};
+  struct fabric_ucx_key *key = NULL, *older = base_map_get(&endpoint->keys, region);
+  kvf_status status = decode_key(endpoint, &reading, bytes, length, &key, error_out);
+  if (!status && endpoint->stage == FABRIC_UCX_READY && endpoint->way.failure == UCS_OK)
     status = unpack_key(endpoint, key, error_out);
-  }
-  struct fabric_ucx_key *older = base_map_get(&endpoint->keys, region);
-  if (!status && older && older->generation > generation)
+  if (!status && older && older->parts.generation > generation)
     status = base_error_give(BASE_ERROR(KVF_STALE, NULL, "a later key of this region is here already"), error_out);
   if (!status && !base_map_put(&endpoint->keys, region, key))
     status = base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a key"), error_out);
@@ -86,10 +117,11 @@ kvf_status fabric_ucx_key_import(struct fabric_endpoint *base, uint64_t region, 
 
 static kvf_error *check_target(const struct fabric_ucx_key *key, const struct fabric_target *target) {
   if (!key) return BASE_ERROR(KVF_NOT_REGISTERED, NULL, "no key of this region of the peer is here");
-  if (key->revoked && key->generation == target->generation)
+  if (key->revoked && key->parts.generation == target->generation)
     return BASE_ERROR(KVF_KEY_REVOKED, NULL, "the peer has revoked this region");
-  if (key->generation != target->generation) return BASE_ERROR(KVF_STALE, NULL, "the target is of another generation than the key");
-  if (target->offset > key->region_bytes || target->length > key->region_bytes - target->offset)
+  if (key->parts.generation != target->generation)
+    return BASE_ERROR(KVF_STALE, NULL, "the target is of another generation than the key");
+  if (!fabric_target_fits(target, key->parts.length))
     return BASE_ERROR(KVF_OUT_OF_RANGE, NULL, "the target leaves the peer's region");
   return NULL;
 }
@@ -98,7 +130,10 @@ kvf_status fabric_ucx_key_find(struct fabric_ucx_endpoint *endpoint, const struc
                                struct fabric_ucx_key **key_out, kvf_error **error_out) {
   struct fabric_ucx_key *key = base_map_get(&endpoint->keys, target->region);
   kvf_error *error = check_target(key, target);
-  if (error) return base_error_give(describe(error, target, key), error_out);
+  if (error) {
+    fabric_target_describe(error, target, key ? key->parts.generation : 0, key ? key->parts.length : 0);
+    return base_error_give(error, error_out);
+  }
   kvf_status status = unpack_key(endpoint, key, error_out);
   if (!status) *key_out = key;
   return status;
@@ -109,5 +144,5 @@ void fabric_ucx_sender_revoke(struct fabric_ucx *fabric, const struct fabric_ucx
   if (!endpoint || endpoint->token != message->token) return;
   if (memcmp(endpoint->incarnation, message->incarnation, sizeof endpoint->incarnation)) return;
   struct fabric_ucx_key *key = base_map_get(&endpoint->keys, message->target.region);
-  if (key && key->generation == message->target.generation) key->revoked = true;
+  if (key && key->parts.generation == message->target.generation) key->revoked = true;
 }

@@ -1,6 +1,7 @@
 /* The two providers, and the face of the second one while it emulates. */
 #include <string.h>
 
+#include "fabric_ucx/memory.h"
 #include "fabric_ucx/receiver.h"
 #include "fabric_ucx/region.h"
 #include "fabric_ucx/sender.h"

@@ -157,19 +157,33 @@ static void send_fragments(struct fabric_ucx_piece *piece, const struct fabric_p
   } while (offset < order->payload_bytes && piece->status == UCS_OK);
 }
 
+/* Bytes that belong together may lie in several parts of the region: each has its own key. */
+static void put_run(struct fabric_ucx_piece *piece, const uint8_t *bytes, uint64_t length, uint64_t offset,
+                    const ucp_request_param_t *how) {
+  const struct fabric_ucx_library *library = &piece->fabric->library;
+  const struct fabric_ucx_key *key = piece->key;
+  while (length && piece->status == UCS_OK) {
+    uint64_t index = fabric_ucx_parts_find(&key->parts, offset);
+    uint64_t step = base_min_u64(length, fabric_ucx_parts_end(&key->parts, index) - offset);
+    track(piece,
+          library->ucp_put_nbx(piece->endpoint->way.ep, bytes, step, key->parts.base_address + offset, key->rkeys[index], how),
+          "ucp_put_nbx");
+    bytes += step;
+    offset += step;
+    length -= step;
+  }
+}
+
 /* The flush covers the puts before it: once all have completed, the payload is in the peer's memory. */
 static void put(struct fabric_ucx_piece *piece, const struct fabric_piece *order) {
-  const struct fabric_ucx_library *library = &piece->fabric->library;
-  ucp_ep_h ep = piece->endpoint->way.ep;
   ucp_request_param_t how = request_params(piece);
-  uint64_t address = piece->key->base_address + piece->message.target.offset;
+  uint64_t offset = piece->message.target.offset;
   for (size_t i = 0; i < order->iov_count && piece->status == UCS_OK; i++) {
-    const struct iovec *part = &order->iov[i];
-    if (part->iov_len)
-      track(piece, library->ucp_put_nbx(ep, part->iov_base, part->iov_len, address, piece->key->rkey, &how), "ucp_put_nbx");
-    address += part->iov_len;
+    put_run(piece, order->iov[i].iov_base, order->iov[i].iov_len, offset, &how);
+    offset += order->iov[i].iov_len;
   }
-  if (piece->status == UCS_OK) track(piece, library->ucp_ep_flush_nbx(ep, &how), "ucp_ep_flush_nbx");
+  if (piece->status == UCS_OK)
+    track(piece, piece->fabric->library.ucp_ep_flush_nbx(piece->endpoint->way.ep, &how), "ucp_ep_flush_nbx");
 }
 
 static void post(struct fabric_ucx_piece *piece, const struct fabric_piece *order) {

@@ -3,23 +3,18 @@
 #define FABRIC_UCX_REGION_H
 
 #include "fabric_ucx/instance.h"
+#include "fabric_ucx/parts.h"
 #include "fabric_ucx/sender.h"
 
 /* A peer's region. Pieces under way hold it. */
 struct fabric_ucx_key {
-  uint64_t region;
-  uint64_t generation;
-  uint64_t base_address; /* in the peer's process */
-  uint64_t region_bytes;
+  struct fabric_ucx_parts parts;
   uint32_t use_count; /* pieces under way, and one while it is in the endpoint's map */
   bool revoked;       /* the peer said so */
-  ucp_rkey_h rkey;    /* NULL until the endpoint is ready */
-  size_t packed_bytes;
-  uint8_t packed[FABRIC_KEY_LIMIT_BYTES];
+  uint64_t unpacked_count;
+  uint8_t *packed;    /* lengths and packed keys as they came; in this allocation, behind rkeys */
+  ucp_rkey_h rkeys[]; /* one for each part, none before the endpoint is ready; unpacked_count of them are there */
 };
-
-kvf_status fabric_ucx_memory_alloc(struct fabric *fabric, uint64_t length, struct fabric_memory *memory_out, kvf_error **error_out);
-void fabric_ucx_memory_free(struct fabric *fabric, struct fabric_memory *memory);
 
 kvf_status fabric_ucx_region_expose(struct fabric *fabric, const struct fabric_exposure *exposure,
                                     struct fabric_region **region_out, kvf_error **error_out);

@@ -29,13 +29,17 @@ static bool set_value(struct fabric_ucx_settings *settings, const char *key, con
   if (!strcmp(key, "devices")) return copy_text(settings->devices, sizeof settings->devices, value);
   if (!strcmp(key, "fragment"))
     return read_number(value, FRAGMENT_LIMIT_BYTES, &settings->fragment_bytes) && settings->fragment_bytes;
+  if (!strcmp(key, "region_limit"))
+    return read_number(value, UINT64_MAX, &settings->region_limit_bytes) && settings->region_limit_bytes;
+  if (!strcmp(key, "page")) return read_number(value, UINT64_MAX, &settings->page_bytes);
   if (strcmp(key, "emulate") || !read_number(value, 1, &number)) return false;
   settings->emulate = number;
   return true;
 }
 
 kvf_status fabric_ucx_settings_decode(const char *text, struct fabric_ucx_settings *settings_out, kvf_error **error_out) {
-  struct fabric_ucx_settings settings = {.devices = FABRIC_UCX_DEVICE_FOLDER, .fragment_bytes = FRAGMENT_BYTES};
+  struct fabric_ucx_settings settings = {
+      .devices = FABRIC_UCX_DEVICE_FOLDER, .fragment_bytes = FRAGMENT_BYTES, .region_limit_bytes = UINT64_MAX};
   char copy[600];
   if (text && strlen(text) >= sizeof copy)
     return base_error_give(BASE_ERROR(KVF_INVALID, NULL, "the settings are too long"), error_out);

@@ -10,7 +10,9 @@
 struct fabric_ucx_settings {
   char library[256]; /* "": the usual one */
   char devices[256];
-  uint64_t fragment_bytes; /* of a payload in one message */
+  uint64_t fragment_bytes;     /* of a payload in one message */
+  uint64_t region_limit_bytes; /* that are registered at once; UINT64_MAX: any number */
+  uint64_t page_bytes;         /* taken for the size of pages; 0: the memory is asked */
   bool emulate;
 };
 

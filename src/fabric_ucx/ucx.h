@@ -9,6 +9,9 @@
  *   emulate=1       run the one-sided code over UCX's shared memory, within one host (rdma); only memory that the provider
  *                   allocated can be exposed then
  *   fragment=N      bytes of a payload in one message (ucx)
+ *   region_limit=N  register at most N bytes at once: larger regions are cut into parts with a key each (rdma). For devices with a
+ *                   largest memory region. How many parts a region may have follows from FABRIC_KEY_LIMIT_BYTES
+ *   page=N          take N, a power of two, for the size of the memory's pages instead of asking the kernel (rdma)
  *
  * Built without UCX's headers, or where its library cannot be loaded, open() gives UNAVAILABLE. */
 #ifndef FABRIC_UCX_UCX_H

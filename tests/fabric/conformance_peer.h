@@ -48,7 +48,7 @@ struct peer_reply {
   uint64_t answer;
   struct peer_state state;
   uint64_t byte_count;
-  uint8_t bytes[FABRIC_ADDRESS_LIMIT_BYTES];
+  uint8_t bytes[FABRIC_KEY_LIMIT_BYTES]; /* the longer of the two */
 };
 
 struct peer {

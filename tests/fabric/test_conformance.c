@@ -19,6 +19,7 @@ int main(int argument_count, char **arguments) {
       {"tcp", &fabric_tcp_ops, NULL},
       {"ucx", &fabric_ucx_ops, NULL},
       {"rdma", &fabric_rdma_ops, "emulate=1"},
+      {"rdma-parts", &fabric_rdma_ops, "emulate=1,region_limit=131072"},
       {"fault-shm", &fabric_fault_ops, "inner=shm"},
       {"fault-tcp", &fabric_fault_ops, "inner=tcp"},
   };
@@ -26,6 +27,6 @@ int main(int argument_count, char **arguments) {
   for (size_t i = 0; argument_count == 2 && i < sizeof providers / sizeof *providers; i++) {
     if (strcmp(arguments[1], providers[i].name) == 0) return conformance_run(providers[i].ops, providers[i].settings);
   }
-  fprintf(stderr, "usage: %s shm|tcp|ucx|rdma|fault-shm|fault-tcp\n", arguments[0]);
+  fprintf(stderr, "usage: %s shm|tcp|ucx|rdma|rdma-parts|fault-shm|fault-tcp\n", arguments[0]);
   return 2;
 }
