@@ -131,7 +131,7 @@ static void read_array(struct model_file *file, const json_t *object, struct mod
       .role = read_role(file, object),
       .part = model_file_find(file, object, MODEL_KEYS("part"), UINT16_MAX),
       .heads = model_file_need(file, object, MODEL_KEYS("heads"), MODEL_WIDTH_LIMIT),
-      .width = model_file_need(file, object, MODEL_KEYS("width"), 1 << 28),
+      .width = model_file_need(file, object, MODEL_KEYS("width"), 1 << 24),
       .dtype = dtype ? read_dtype(file, dtype) : model_file_dtype(file),
       .entry_tokens = model_file_find(file, object, MODEL_KEYS("entry_tokens"), MODEL_WIDTH_LIMIT),
       .window_tokens = model_file_find(file, object, MODEL_KEYS("window"), 1 << 30),
