@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "base/random.h"
 #include "layout/block.h"
 #include "layout/cut.h"
 #include "layout/name.h"
@@ -248,6 +250,93 @@ static void one_rank_may_hold_several_shares(void **state) {
   assert_int_equal(layout_cuts_check(&(struct layout_cuts){list, 2}, &both, &one, NULL), KVF_INVALID);
 }
 
+static uint64_t random_state;
+
+static uint32_t pick(uint32_t count) {
+  return (uint32_t)(base_random_next(&random_state) % count);
+}
+
+static bool holds(const kvf_plane *plane, uint32_t head, uint32_t entry) {
+  uint32_t block = plane->token_block ? plane->token_block : 1;
+  return head - plane->head_first < plane->head_count &&
+         (plane->token_parts <= 1 || entry / block % plane->token_parts == plane->token_part);
+}
+
+static bool same_share(const kvf_plane *a, const kvf_plane *b) {
+  if (a->token_parts <= 1 || b->token_parts <= 1) return a->token_parts <= 1 && b->token_parts <= 1;
+  return a->token_parts == b->token_parts && a->token_part == b->token_part && a->token_block == b->token_block;
+}
+
+/* Who gives one entry of one head, by counting: RANKS for nobody, RANKS + 1 when unequal shares hold it. */
+static uint32_t find_giver(const struct pair *pair, uint32_t head, uint32_t entry, uint32_t target_rank) {
+  uint32_t holders[RANKS], count = 0;
+  for (uint32_t i = 0; i < pair->source_count; i++)
+    if (holds(&pair->theirs[i], head, entry)) holders[count++] = i;
+  for (uint32_t i = 1; i < count; i++)
+    if (!same_share(&pair->theirs[holders[0]], &pair->theirs[holders[i]])) return RANKS + 1;
+  return count ? holders[target_rank % count] : RANKS;
+}
+
+/* Grids of heads and parts with overlaps, or anything at all. */
+static void make_random_sources(struct pair *pair, uint32_t heads) {
+  const bool grid = pick(3) > 0;
+  const uint32_t parts = 1 + pick(3), block = 1 + pick(3), middle = pick(heads + 1);
+  pair->source_count = grid ? parts * 2 : 1 + pick(RANKS);
+  for (uint32_t i = 0; i < pair->source_count; i++) {
+    kvf_plane *plane = &pair->theirs[i];
+    *plane = grid ? make_share(parts, i % parts, block) : make_share(1 + pick(3), 0, 1 + pick(2));
+    if (!grid) plane->token_part = pick(plane->token_parts);
+    uint32_t first = grid ? (i < parts ? 0 : middle) : pick(heads),
+             end = grid ? (i < parts ? middle : heads) : first + 1 + pick(heads - first);
+    if (grid && i < parts && pick(4) == 0) end = heads;
+    plane->heads_total = heads;
+    plane->head_first = first;
+    plane->head_count = end - first;
+    pair->sources[i] = (kvf_rank_planes){plane, end > first, 0};
+  }
+}
+
+/* One layer, a few heads, random shares on both sides: every entry of every head comes from the rank that a count names, once. */
+static void random_shares_match_a_count_over_single_entries(void **state) {
+  const char *text = getenv("KVF_SEED");
+  uint32_t good = 0;
+  random_state = text ? strtoull(text, NULL, 0) : base_clock_ns();
+  print_message("KVF_SEED=%llu\n", (unsigned long long)random_state);
+  for (int round = 0; round < 20000; round++) {
+    const uint32_t heads = 1 + pick(5), target_rank = pick(5), entries = 72;
+    struct pair pair;
+    kvf_plane mine = make_share(1 + pick(4), 0, 1 + pick(3));
+    const kvf_rank_planes target = {&mine, 1, 0};
+    struct layout_cuts cuts[RANKS];
+    bool covered = true;
+    make_random_sources(&pair, heads);
+    mine.token_part = pick(mine.token_parts);
+    mine.heads_total = heads;
+    mine.head_first = pick(heads);
+    mine.head_count = 1 + pick(heads - mine.head_first);
+    for (uint32_t head = 0; head < heads; head++)
+      for (uint32_t entry = 0; entry < entries; entry++)
+        if (holds(&mine, head, entry)) covered = covered && find_giver(&pair, head, entry, target_rank) < RANKS;
+    kvf_status status = layout_cuts_build(pair.sources, pair.source_count, &target, target_rank, cuts, NULL);
+    assert_int_equal(status, covered ? KVF_OK : KVF_NOT_COVERED);
+    if (!covered) continue;
+    good++;
+    for (uint32_t i = 0; i < pair.source_count; i++) {
+      assert_int_equal(layout_cuts_check(&cuts[i], &pair.sources[i], &target, NULL), KVF_OK);
+      for (uint32_t head = 0; head < heads; head++) {
+        uint32_t times = 0;
+        for (uint32_t c = 0; c < cuts[i].count; c++) times += head - cuts[i].cuts[c].head_first < cuts[i].cuts[c].head_count;
+        for (uint32_t entry = 0; entry < entries; entry++)
+          if (holds(&mine, head, entry))
+            assert_int_equal(times && holds(&pair.theirs[i], head, entry), find_giver(&pair, head, entry, target_rank) == i);
+        assert_true(times <= 1);
+      }
+      layout_cuts_fini(&cuts[i]);
+    }
+  }
+  assert_true(good > 4000 && good < 19000);
+}
+
 static void patterns_that_repeat_too_late_are_too_large(void **state) {
   static const uint32_t shares[][3] = {{2, 0, (1 << 19) - 1}, {2, 1, (1 << 19) - 1}};
   struct pair pair;
@@ -383,6 +472,7 @@ int main(void) {
       cmocka_unit_test(shares_that_leave_entries_out_or_hold_them_twice_are_refused),
       cmocka_unit_test(each_array_is_compared_by_its_own_shares),
       cmocka_unit_test(one_rank_may_hold_several_shares),
+      cmocka_unit_test(random_shares_match_a_count_over_single_entries),
       cmocka_unit_test(patterns_that_repeat_too_late_are_too_large),
       cmocka_unit_test(slots_come_last_and_in_small_cuts),
       cmocka_unit_test(components_of_one_side_are_refused_by_name),
