@@ -22,16 +22,22 @@ void layout_cut_range(const struct layout_link *link, uint32_t cut, uint64_t tok
   *end_out = plane->per_request ? 1 : token_end;
 }
 
-/* The first entry from @p first on, before @p end, below which more than @p count common entries lie; @p end when none does. */
-static uint64_t find_end(const struct layout_overlap *overlap, uint64_t first, uint64_t end, uint64_t count) {
-  while (first < end) {
-    uint64_t middle = first + (end - first) / 2;
-    if (layout_overlap_count(overlap, middle + 1) > count)
-      end = middle;
+/* Where common entry number @p count, from 0, lies from @p first on, which is one; @p end when it is not before that. Whole periods
+ * are stepped over at once. */
+static uint64_t find_common(const struct layout_overlap *overlap, uint64_t first, uint64_t end, uint64_t count) {
+  uint64_t before, low, periods = count / overlap->period_entries;
+  if (!base_mul_u64(periods, overlap->period, &low) || low >= end - first) return end;
+  low += first;
+  before = layout_overlap_count(overlap, low) + count % overlap->period_entries;
+  uint64_t high = base_min_u64(overlap->period, end - low) + low;
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    if (layout_overlap_count(overlap, middle + 1) > before)
+      high = middle;
     else
-      first = middle + 1;
+      low = middle + 1;
   }
-  return end;
+  return high;
 }
 
 void layout_cut_portion(const struct layout_link *link, uint32_t cut, uint64_t token_first, uint64_t token_end,
@@ -48,12 +54,11 @@ void layout_cut_portion(const struct layout_link *link, uint32_t cut, uint64_t t
   }
   struct layout_overlap overlap = layout_cut_overlap(link, cut);
   struct layout_span span = layout_span_of(plane, token_first, token_end);
-  uint64_t run_first = span.first, run_end, count;
+  uint64_t run_first = span.first, run_end;
   layout_overlap_next(&overlap, span.first, span.end, &run_first, &run_end);
   uint64_t first = base_max_u64(token_first, run_first * entry_tokens);
   uint64_t end = base_min_u64(token_end, base_add_u64(first, UINT32_MAX, &tokens) ? tokens : UINT64_MAX);
-  if (!base_add_u64(layout_overlap_count(&overlap, run_first), entry_limit, &count)) count = UINT64_MAX;
-  uint64_t entry_end = layout_entry_at(plane, end), last = find_end(&overlap, run_first, entry_end, count);
+  uint64_t entry_end = layout_entry_at(plane, end), last = find_common(&overlap, run_first, entry_end, entry_limit);
   *first_out = first;
   *end_out = last < entry_end ? last * entry_tokens : end;
 }
