@@ -182,7 +182,7 @@ enum piece_state { PIECE_IDLE, PIECE_COPYING, PIECE_UNSENT, PIECE_SENDING, PIECE
 
 /* One piece on the sender, from its cut to its acknowledgement. */
 struct transfer_piece {
-  struct base_list node;        /* in leg->pieces or leg->retry */
+  struct base_list node;        /* in leg->pieces or leg->waiting */
   struct base_list unsent_node; /* in link->unsent */
   struct transfer_job job;
   struct transfer_leg *leg;
@@ -220,7 +220,8 @@ struct transfer_leg {
   struct plan_cursor cursor;
   uint32_t next_sequence;
   uint64_t bytes_cut, bytes_acked;
-  struct base_list pieces, retry;
+  struct base_list pieces;  /* under way */
+  struct base_list waiting; /* cut and not begun, or failed and to go again */
   uint64_t waiting_since_ns; /* for a grant */
   bool final_sent, done, closed;
 };

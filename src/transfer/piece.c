@@ -2,7 +2,7 @@
  *
  *   cut ─→ COPYING ─→ (UNSENT) ─→ SENDING ─→ FLYING ─→ acknowledged
  *            │            │           │          │
- *            └────────────┴───────────┴──────────┴──→ failed ─→ IDLE in leg->retry ─→ COPYING … or the room fails
+ *            └────────────┴───────────┴──────────┴──→ failed ─→ IDLE in leg->waiting ─→ COPYING … or the room fails
  *
  * `busy` says that a copy thread or the provider uses our memory for it: such a piece is never freed, only marked. */
 #include <string.h>
@@ -168,7 +168,7 @@ static void fail_piece(struct transfer_piece *piece, kvf_error *cause) {
   transfer->tick_due = true;
   piece->not_before_ns = base_clock_ns() + (transfer->retry_backoff_ns << (piece->attempt - 1));
   base_list_remove(&piece->node);
-  base_list_push_back(&leg->retry, &piece->node);
+  base_list_push_back(&leg->waiting, &piece->node);
   transfer_leg_wake(leg);
 }
 
@@ -189,7 +189,7 @@ void transfer_pieces_unacked_fail(struct transfer_link *link, const kvf_error *e
 }
 
 void transfer_leg_drop_pieces(struct transfer_leg *leg) {
-  struct base_list *lists[] = {&leg->retry, &leg->pieces};
+  struct base_list *lists[] = {&leg->waiting, &leg->pieces};
   for (int i = 0; i < 2; i++) {
     BASE_LIST_EACH(lists[i], node) {
       struct transfer_piece *piece = BASE_CONTAINER(node, struct transfer_piece, node);
@@ -372,7 +372,7 @@ static bool put_back(struct transfer_piece *piece) {
   set_flying(piece, false);
   base_list_remove(&piece->unsent_node);
   base_list_remove(&piece->node);
-  base_list_push_front(&piece->leg->retry, &piece->node);
+  base_list_push_front(&piece->leg->waiting, &piece->node);
   link->transfer->tick_due = true;
   return false;
 }
@@ -444,7 +444,7 @@ void transfer_pieces_send_unsent(struct transfer_link *link) {
 /* ---- what the receiver says ---- */
 
 static struct transfer_piece *find_piece(struct transfer_leg *leg, uint32_t sequence) {
-  struct base_list *lists[] = {&leg->pieces, &leg->retry};
+  struct base_list *lists[] = {&leg->pieces, &leg->waiting};
   for (int i = 0; i < 2; i++) {
     BASE_LIST_EACH(lists[i], node) {
       struct transfer_piece *piece = BASE_CONTAINER(node, struct transfer_piece, node);
@@ -483,7 +483,7 @@ void transfer_piece_refused(struct transfer_link *link, const struct wire_nack *
 }
 
 void transfer_leg_tick(struct transfer_leg *leg, uint64_t now_ns) {
-  if (!base_list_empty(&leg->retry)) transfer_leg_wake(leg);
+  if (!base_list_empty(&leg->waiting)) transfer_leg_wake(leg);
   uint64_t patience_ns = leg->send->progress_limit_ns / 4;
   BASE_LIST_EACH(&leg->pieces, node) {
     struct transfer_piece *piece = BASE_CONTAINER(node, struct transfer_piece, node);

@@ -50,6 +50,7 @@ static struct transfer_piece *cut_piece(struct transfer_leg *leg, kvf_error **er
   piece->direct = leg->plan->choice.way == KVF_WAY_DIRECT && leg->may_direct;
   base_list_init(&piece->node);
   base_list_init(&piece->unsent_node);
+  base_list_push_back(&leg->waiting, &piece->node);
   leg->bytes_cut += bytes;
   leg->link->uses++;
   return piece;
@@ -68,37 +69,28 @@ static void post_final(struct transfer_leg *leg) {
                                                                        .aux_bytes = send->aux_bytes});
 }
 
-static struct transfer_piece *due_retry(struct transfer_leg *leg, uint64_t now_ns) {
-  BASE_LIST_EACH(&leg->retry, node) {
+static struct transfer_piece *find_due(struct transfer_leg *leg, uint64_t now_ns) {
+  BASE_LIST_EACH(&leg->waiting, node) {
     struct transfer_piece *piece = BASE_CONTAINER(node, struct transfer_piece, node);
     if (piece->not_before_ns <= now_ns) return piece;
   }
   return NULL;
 }
 
-/* What the leg would send next: a piece that failed and is due, or a new one; more_out says whether there is any. */
-static struct transfer_piece *look_ahead(struct transfer_leg *leg, uint64_t now_ns, bool *more_out, bool *staged_out, kvf_error **error_out) {
-  struct transfer_piece *retry = due_retry(leg, now_ns);
-  *more_out = retry || open_cursor(leg, error_out);
-  *staged_out = retry ? !retry->direct : leg->plan->choice.way != KVF_WAY_DIRECT || !leg->may_direct;
-  return retry;
-}
-
-/* The next piece of a leg, if it can go now. Errors end the room. */
+/* The next piece of a leg, if it can go now: one that waits, or a new one. Errors end the room. */
 static enum step take_step(struct transfer_leg *leg, uint64_t now_ns, kvf_error **error_out) {
   struct transfer_link *link = leg->link;
-  bool more, staged;
   if (transfer_route_choose_way(leg, error_out) != KVF_OK) return STEP_NOTHING;
-  struct transfer_piece *piece = look_ahead(leg, now_ns, &more, &staged, error_out);
-  if (more && staged && !link->credit_count) return STEP_NO_CREDIT;
-  if (more && staged && !transfer_route_is_mappable(link) && !link->transfer->gather_free_count) return STEP_NO_BUFFER;
-  if (more && !piece) piece = cut_piece(leg, error_out);
+  struct transfer_piece *piece = find_due(leg, now_ns);
+  if (!piece) piece = cut_piece(leg, error_out);
   if (*error_out) return STEP_NOTHING;
   if (!piece) {
     post_final(leg);
-    return base_list_empty(&leg->retry) ? STEP_NOTHING : STEP_LATER;
+    return base_list_empty(&leg->waiting) ? STEP_NOTHING : STEP_LATER;
   }
-  if (staged) piece->has_credit = transfer_credit_take(link, piece->bytes, &piece->credit);
+  if (!piece->direct && !link->credit_count) return STEP_NO_CREDIT;
+  if (!piece->direct && !transfer_route_is_mappable(link) && !link->transfer->gather_free_count) return STEP_NO_BUFFER;
+  if (!piece->direct) piece->has_credit = transfer_credit_take(link, piece->bytes, &piece->credit);
   return transfer_piece_start(piece, now_ns) ? STEP_STARTED : STEP_LATER;
 }
 

@@ -117,7 +117,7 @@ static struct transfer_leg *create_leg(struct transfer_link *link, struct transf
   base_list_init(&leg->send_node);
   base_list_init(&leg->ready_node);
   base_list_init(&leg->pieces);
-  base_list_init(&leg->retry);
+  base_list_init(&leg->waiting);
   link->uses++;
   base_list_push_back(&send->legs, &leg->send_node);
   send->leg_count++;

@@ -164,6 +164,15 @@ bool transfer_turn(struct transfer *transfer) {
   return true;
 }
 
+/* A piece that only waits for a credit needs no clock. */
+static bool has_failed_piece(const struct transfer_leg *leg) {
+  BASE_LIST_EACH(&leg->waiting, node) {
+    const struct transfer_piece *piece = BASE_CONTAINER(node, struct transfer_piece, node);
+    if (piece->not_before_ns) return true;
+  }
+  return false;
+}
+
 static bool has_retries(const struct transfer *transfer) {
   BASE_LIST_EACH(&transfer->links, node) {
     const struct transfer_link *link = BASE_CONTAINER(node, struct transfer_link, node);
@@ -172,7 +181,7 @@ static bool has_retries(const struct transfer *transfer) {
   BASE_LIST_EACH(&transfer->sends, node) {
     struct transfer_send *send = BASE_CONTAINER(node, struct transfer_send, node);
     BASE_LIST_EACH(&send->legs, leg_node) {
-      if (!base_list_empty(&BASE_CONTAINER(leg_node, struct transfer_leg, send_node)->retry)) return true;
+      if (has_failed_piece(BASE_CONTAINER(leg_node, struct transfer_leg, send_node))) return true;
     }
   }
   return false;
