@@ -35,6 +35,10 @@ typedef struct kvf_chunk {
                                       with a window what lies in the receiver's; with final, the per-request slots */
   const void *aux;                 /* with final: bytes for the receiver (first token, log-probs …) */
   uint64_t aux_bytes;              /* at most KVF_AUX_LIMIT_BYTES */
+  uint32_t fenced;                 /* 1: the pages are not computed yet; fence_fd tells when */
+  int32_t fence_fd;                /* with fenced: an eventfd. No page of the chunk is read before a count arrives there: 1 says computed, anything
+                                      else says that the computation failed, and the room fails. Duplicated: the caller may close its own. Chunks
+                                      that are posted later wait behind it */
 } kvf_chunk;
 
 #define KVF_CHUNK_INIT {sizeof(kvf_chunk)}
@@ -44,11 +48,11 @@ typedef struct kvf_chunk {
  *  BACKPRESSURE, NO_MEMORY. Threads: any. Blocks: never. */
 KVF_API kvf_status kvf_send_open(kvf_engine *engine, const kvf_send_options *options, kvf_send **send_out, kvf_error **error_out);
 
-/** Post one chunk whose pages are already computed.
+/** Post one chunk. Its pages must be computed already, which the caller guarantees, unless the chunk has a fence.
  *  Shapes:    pages[i] of a list holds tokens first_token + i*page_tokens … of the request.
  *  Ownership: copies @p chunk, lists and aux; borrows the pages' memory until the room's terminal event.
  *  Threads:   any.   Blocks: never.
- *  Errors:    INVALID (a range, after final), OUT_OF_RANGE (a page), TOO_LARGE (aux), NO_MEMORY. */
+ *  Errors:    INVALID (a range, after final), SYSTEM (the fence cannot be duplicated), OUT_OF_RANGE (a page), TOO_LARGE (aux), NO_MEMORY. */
 KVF_API kvf_status kvf_send_post(kvf_send *send, const kvf_chunk *chunk, kvf_error **error_out);
 
 /** End the room; CANCELLED (or what came first) arrives as the terminal event. Threads: any. Blocks: never. */

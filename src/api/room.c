@@ -40,6 +40,7 @@ static kvf_error *check_chunk(const kvf_chunk *chunk) {
     base_error_add(error, "need", "%llu", (unsigned long long)chunk->aux_bytes);
     return base_error_add(error, "limit", "%d", KVF_AUX_LIMIT_BYTES);
   }
+  if (chunk->fenced > 1 || (chunk->fenced && chunk->fence_fd < 0)) return BASE_ERROR(KVF_INVALID, NULL, "a fence is an eventfd");
   if (chunk->aux_bytes && (!chunk->aux || !chunk->final)) return BASE_ERROR(KVF_INVALID, NULL, "auxiliary bytes come with the final chunk");
   return NULL;
 }

@@ -119,9 +119,12 @@ struct kvf_peer {
   kvf_error *reason; /* why it was refused */
 };
 
+struct engine_chunk;
+
 struct kvf_send {
   kvf_engine *engine;
   uint64_t room;
+  struct base_list held; /* I/O thread: chunks that wait for a fence, the first one's or an earlier one's */
   bool final, ended; /* under the lock */
   bool closed;       /* under the lock: the caller's handle is gone */
   struct transfer_send *transfer; /* I/O thread; NULL once ended */
@@ -168,6 +171,14 @@ void engine_peers_drop_all(kvf_engine *engine);
 /* Accepted peers that nobody was told of or that were closed meanwhile; the threads are gone. */
 void engine_peers_free_unheld(kvf_engine *engine);
 void engine_post_frames(void *context, struct transfer_link *link, const struct wire_buffer *frames);
+
+/* chunk.c */
+/* Copies everything, the fence too. Errors: NO_MEMORY, SYSTEM. */
+kvf_status engine_chunk_create(kvf_send *send, const kvf_chunk *chunk, struct engine_chunk **chunk_out, kvf_error **error_out);
+void engine_chunk_free(struct engine_chunk *chunk);
+struct engine_command *engine_chunk_command(struct engine_chunk *chunk);
+/* The room has ended: what is still held is dropped. */
+void engine_chunks_drop(kvf_send *send);
 
 /* room.c */
 void engine_room_event(void *context, void *user, const kvf_event *event);

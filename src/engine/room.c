@@ -63,6 +63,7 @@ kvf_status engine_send_open(kvf_engine *engine, const kvf_send_options *options,
   }
   send->engine = engine;
   send->room = options->room;
+  base_list_init(&send->held);
   *command = (struct send_open_command){.base.run = run_send_open, .send = send, .options = *options};
   engine_post(engine, &command->base);
   *send_out = send;
@@ -182,64 +183,21 @@ void engine_waiting_check(kvf_engine *engine) {
 
 /* ---- posting and ending ---- */
 
-struct chunk_command {
-  struct engine_command base;
-  kvf_send *send;
-  kvf_chunk chunk;
-  kvf_page_list lists[KVF_PAGE_LIST_LIMIT];
-};
-
-static void free_chunk(struct chunk_command *command) {
-  for (int i = 0; i < KVF_PAGE_LIST_LIMIT; i++) base_free((void *)command->lists[i].pages);
-  base_free((void *)command->chunk.aux);
-  base_free(command);
-}
-
-static void run_chunk(kvf_engine *engine, struct engine_command *base) {
-  struct chunk_command *command = BASE_CONTAINER(base, struct chunk_command, base);
-  if (command->send->transfer) transfer_send_post(command->send->transfer, &command->chunk);
-  free_chunk(command);
-}
-
-static struct chunk_command *copy_chunk(kvf_send *send, const kvf_chunk *chunk) {
-  struct chunk_command *command = base_calloc(1, sizeof *command);
-  if (!command) return NULL;
-  bool copied = true;
-  command->base.run = run_chunk;
-  command->send = send;
-  command->chunk = *chunk;
-  command->chunk.page_lists = command->lists;
-  command->chunk.aux = NULL;
-  for (uint32_t i = 0; i < chunk->page_list_count; i++) {
-    size_t bytes = chunk->page_lists[i].page_count * sizeof(uint32_t);
-    uint32_t *pages = base_alloc(bytes);
-    command->lists[i] = chunk->page_lists[i];
-    command->lists[i].pages = pages;
-    copied = copied && pages;
-    if (pages && bytes) memcpy(pages, chunk->page_lists[i].pages, bytes);
-  }
-  void *aux = chunk->aux_bytes ? base_alloc(chunk->aux_bytes) : NULL;
-  if (aux) memcpy(aux, chunk->aux, chunk->aux_bytes);
-  command->chunk.aux = aux;
-  if (copied && (aux || !chunk->aux_bytes)) return command;
-  free_chunk(command);
-  return NULL;
-}
-
 kvf_status engine_send_post(kvf_send *send, const kvf_chunk *chunk, kvf_error **error_out) {
   kvf_engine *engine = send->engine;
-  struct chunk_command *command = copy_chunk(send, chunk);
-  if (!command) return base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a chunk"), error_out);
+  struct engine_chunk *copy = NULL;
+  kvf_status status = engine_chunk_create(send, chunk, &copy, error_out);
+  if (status != KVF_OK) return status;
   pthread_mutex_lock(&engine->lock);
   bool closed = engine->closing, final = send->final;
   if (!closed && !final) send->final = chunk->final;
   pthread_mutex_unlock(&engine->lock);
   if (closed || final) {
-    free_chunk(command);
+    engine_chunk_free(copy);
     kvf_error *error = closed ? BASE_ERROR(KVF_CLOSED, NULL, "the engine is closed") : BASE_ERROR(KVF_INVALID, NULL, "the final chunk was posted already");
     return base_error_give(base_error_add(error, "room", "%llu", (unsigned long long)send->room), error_out);
   }
-  engine_post(engine, &command->base);
+  engine_post(engine, engine_chunk_command(copy));
   return KVF_OK;
 }
 
@@ -255,6 +213,7 @@ static void free_recv(kvf_recv *recv) {
 static bool note_send_event(kvf_engine *engine, kvf_send *send, kvf_event *event) {
   event->send = send->closed ? NULL : send;
   if (event->type != KVF_EVENT_SEND_END) return false;
+  engine_chunks_drop(send);
   base_map_remove(&engine->sends, event->room);
   send->ended = true;
   send->transfer = NULL;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 static struct rig rig;
@@ -312,6 +313,118 @@ static void a_component_that_one_side_lacks_is_refused_or_left_out_by_agreement(
   }
 }
 
+static bool is_available(const char *fabrics) {
+  kvf_engine_options options = KVF_ENGINE_OPTIONS_INIT;
+  kvf_engine *engine = NULL;
+  options.fabrics = fabrics;
+  kvf_status status = kvf_engine_open(&options, &engine, NULL);
+  kvf_engine_close(engine);
+  return status == KVF_OK;
+}
+
+static void no_page_is_read_before_its_fence(void **state) { /* C90 */
+  static struct rig_pages source, target;
+  static const char *const fabrics[] = {"tcp", "shm", "ucx"};
+  for (int f = 0; f < 3; f++) {
+    if (!is_available(fabrics[f])) continue;
+    struct rig_options options = options_with(fabrics[f]);
+    rig_open(&rig, &options);
+    rig_connect(&rig);
+    rig_pages_draw(&rig, &rig.options.prefill, 0, 100, &source);
+    rig_pages_draw(&rig, &rig.options.decode, 0, 100, &target);
+    for (uint64_t room = 1; room <= 2; room++) {
+      int fence = eventfd(0, EFD_NONBLOCK);
+      kvf_recv *recv = rig_recv_open(&rig, &rig.decode[0], room, &target, 0, 100);
+      kvf_send *send = rig_send_open(&rig.prefill[0], room);
+      kvf_chunk chunk = KVF_CHUNK_INIT;
+      chunk.token_count = 60;
+      chunk.page_lists = &source.list;
+      chunk.page_list_count = 1;
+      chunk.fenced = 1;
+      chunk.fence_fd = fence;
+      assert_int_equal(kvf_send_post(send, &chunk, NULL), KVF_OK);
+      rig_send_post(send, &source, 60, 40, true); /* waits behind it */
+      usleep(50000);
+      rig_fill(&rig.prefill[0], room, &source, 0, 100);
+      /* Room 1 is computed; the computation of room 2 fails. */
+      assert_int_equal(write(fence, &(uint64_t){room}, 8), 8);
+      close(fence);
+      kvf_event sent = rig_wait(rig.prefill[0].engine, KVF_EVENT_SEND_END);
+      kvf_event received = rig_wait(rig.decode[0].engine, KVF_EVENT_RECV_END);
+      assert_int_equal(sent.status, room == 1 ? KVF_OK : KVF_INCOMPLETE);
+      assert_int_equal(received.status, room == 1 ? KVF_OK : KVF_PEER_FAILED);
+      kvf_error_free(sent.error);
+      kvf_error_free(received.error);
+      if (room == 1) assert_int_equal(rig_check(&rig.decode[0], room, &target, 0, 100), 0);
+      kvf_send_close(send);
+      kvf_recv_close(recv);
+    }
+    /* A room that ends while its fence is open. */
+    int fence = eventfd(0, EFD_NONBLOCK);
+    kvf_send *send = rig_send_open(&rig.prefill[0], 3);
+    kvf_chunk chunk = KVF_CHUNK_INIT;
+    chunk.final = chunk.fenced = 1;
+    chunk.fence_fd = fence;
+    assert_int_equal(kvf_send_post(send, &chunk, NULL), KVF_OK);
+    kvf_send_close(send);
+    kvf_error_free(rig_wait(rig.prefill[0].engine, KVF_EVENT_SEND_END).error);
+    close(fence);
+    rig_close(&rig);
+  }
+}
+
+static void old_bytes_in_the_pages_are_no_sign_of_an_end(void **state) { /* C92, C93: the slots of a room that ended are used again at once */
+  static struct rig_pages source, target;
+  struct rig_options options = options_with("tcp");
+  options.prefill.pp = 2;
+  options.layers = 4;
+  rig_open(&rig, &options);
+  rig_connect(&rig);
+  rig_pages_draw(&rig, &rig.options.prefill, 0, 100, &source);
+  rig_pages_draw(&rig, &rig.options.decode, 0, 100, &target);
+  for (uint64_t room = 1; room <= 3; room++) {
+    kvf_recv *recv = rig_recv_open(&rig, &rig.decode[0], room, &target, 0, 100);
+    const void *aux = NULL;
+    uint64_t aux_bytes = 0;
+    /* The pages are full of the room before; that means nothing. */
+    usleep(20000);
+    kvf_event event;
+    size_t count = 1;
+    assert_int_equal(kvf_engine_poll(rig.decode[0].engine, &event, 1, &count, NULL), KVF_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(kvf_recv_aux(recv, &aux, &aux_bytes, NULL), KVF_NOT_READY);
+    kvf_send *sends[2];
+    for (int i = 0; i < 2; i++) {
+      sends[i] = rig_send_open(&rig.prefill[i], room);
+      rig_fill(&rig.prefill[i], room, &source, 0, 100);
+      /* Both stages bring auxiliary bytes, the later one first: the lowest rank's count. */
+      kvf_chunk chunk = KVF_CHUNK_INIT;
+      char text[8];
+      snprintf(text, sizeof text, "%d-%d", i, (int)room);
+      chunk.token_count = 100;
+      chunk.page_lists = &source.list;
+      chunk.page_list_count = 1;
+      chunk.final = 1;
+      chunk.aux = text;
+      chunk.aux_bytes = strlen(text) + 1;
+      if (i == 0) usleep(20000);
+      assert_int_equal(kvf_send_post(sends[i], &chunk, NULL), KVF_OK);
+    }
+    assert_int_equal(rig_wait(rig.decode[0].engine, KVF_EVENT_RECV_END).status, KVF_OK);
+    assert_int_equal(kvf_recv_aux(recv, &aux, &aux_bytes, NULL), KVF_OK);
+    char expected[8];
+    snprintf(expected, sizeof expected, "0-%d", (int)room);
+    assert_string_equal(aux, expected);
+    for (int i = 0; i < 2; i++) {
+      assert_int_equal(rig_wait(rig.prefill[i].engine, KVF_EVENT_SEND_END).status, KVF_OK);
+      kvf_send_close(sends[i]);
+    }
+    kvf_recv_close(recv);
+  }
+  assert_int_equal(rig_check(&rig.decode[0], 3, &target, 0, 100), 0);
+  rig_close(&rig);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_registration_that_fails_names_the_buffer),
@@ -322,6 +435,8 @@ int main(void) {
       cmocka_unit_test(each_class_of_failure_keeps_its_name),
       cmocka_unit_test(many_rooms_at_once),
       cmocka_unit_test(layers_can_be_posted_as_they_are_computed),
+      cmocka_unit_test(no_page_is_read_before_its_fence),
+      cmocka_unit_test(old_bytes_in_the_pages_are_no_sign_of_an_end),
       cmocka_unit_test(a_component_that_one_side_lacks_is_refused_or_left_out_by_agreement),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
