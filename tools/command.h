@@ -5,6 +5,7 @@
 int command_replay(int argc, char **argv);
 int command_rank(int argc, char **argv);
 int command_plan(int argc, char **argv);
+int command_bench(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_models(int argc, char **argv);
 

@@ -5,7 +5,7 @@
 #include "moment.h"
 #include "rank_room.h"
 
-static void open_room(struct rank *rank, struct rank_room *room) {
+void decode_open(struct rank *rank, struct rank_room *room) {
   kvf_page_list lists[KVF_PAGE_LIST_LIMIT];
   kvf_recv_options options = KVF_RECV_OPTIONS_INIT;
   kvf_error *error = NULL;
@@ -22,7 +22,7 @@ static void open_room(struct rank *rank, struct rank_room *room) {
 
 bool decode_step(struct rank *rank) {
   struct rank_room *room = rank_room_take(rank);
-  if (room) open_room(rank, room);
+  if (room) decode_open(rank, room);
   return room && !rank->pressed;
 }
 

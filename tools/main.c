@@ -15,6 +15,7 @@ static const struct {
     {"replay", command_replay, "move a trace's KV cache between two instances on this host, and check every byte"},
     {"rank", command_rank, "run one instance; the other one runs elsewhere"},
     {"plan", command_plan, "who would send what to whom between two instances, in how many writes, and why"},
+    {"bench", command_bench, "how fast it is here, against what this host can do"},
     {"explain", command_explain, "what an error code means and what to do"},
     {"models", command_models, "the model geometries known by name"},
 };

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "mix.h"
 
@@ -21,8 +22,19 @@ void page_pool_fini(struct page_pool *pool) {
   *pool = (struct page_pool){0};
 }
 
+static int compare_pages(const void *left, const void *right) {
+  uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+  return (a > b) - (a < b);
+}
+
 bool page_pool_take(struct page_pool *pool, uint32_t count, uint32_t *pages_out) {
   if (pool->free_count < count) return false;
+  if (pool->in_order) {
+    pool->free_count -= count;
+    memcpy(pages_out, pool->free + pool->free_count, count * sizeof *pages_out);
+    qsort(pages_out, count, sizeof *pages_out, compare_pages);
+    return true;
+  }
   for (uint32_t i = 0; i < count; i++) {
     uint32_t pick = (uint32_t)(mix_next(&pool->random) % pool->free_count);
     pages_out[i] = pool->free[pick];

@@ -1,5 +1,5 @@
 /* The page pool: which pages of a rank's cache are free. Hands them out in random order, as a server that has run for
- * a while does, because contiguous pages hide faults. */
+ * a while does, because contiguous pages hide faults; in order only to measure what the disorder costs. */
 #ifndef TOOLS_PAGE_POOL_H
 #define TOOLS_PAGE_POOL_H
 
@@ -10,6 +10,7 @@ struct page_pool {
   uint32_t *free;
   uint32_t free_count, page_count;
   uint64_t random;
+  bool in_order; /* hand out those that came back last, ascending: runs, as long as all take the same count */
 };
 
 bool page_pool_init(struct page_pool *pool, uint32_t page_count, uint64_t seed);

@@ -2,7 +2,7 @@
 #include "moment.h"
 #include "rank_room.h"
 
-static void open_room(struct rank *rank, struct rank_room *room) {
+void prefill_open(struct rank *rank, struct rank_room *room) {
   kvf_send_options options = KVF_SEND_OPTIONS_INIT;
   kvf_error *error = NULL;
   options.room = room->request->room;
@@ -21,30 +21,19 @@ static struct rank_room *find_unposted(struct rank *rank) {
   return oldest;
 }
 
-static void post_chunk(struct rank *rank, struct rank_room *room) {
-  const struct settings *settings = rank->setup->settings;
-  uint64_t first = room->posted_to;
-  uint64_t end = first - first % settings->chunk_tokens + settings->chunk_tokens;
-  if (end > room->request->tokens) end = room->request->tokens;
-  struct pages view = rank_room_view(rank, room);
-  if (settings->verify != VERIFY_OFF) pages_fill(&view, first, end);
-
+void prefill_post(struct rank *rank, struct rank_room *room, kvf_chunk chunk) {
   uint8_t aux[RANK_AUX_BYTES];
   kvf_page_list lists[KVF_PAGE_LIST_LIMIT];
-  kvf_chunk chunk = KVF_CHUNK_INIT;
-  chunk.token_first = first;
-  chunk.token_count = end - first;
-  chunk.page_list_count = rank_room_list(rank, room, first, end, lists);
+  kvf_error *error = NULL;
+  chunk.page_list_count = rank_room_list(rank, room, chunk.token_first, chunk.token_first + chunk.token_count, lists);
   chunk.page_lists = lists;
-  chunk.final = end == room->request->tokens;
   if (chunk.final) {
     pattern_fill_aux(room->request->room, aux, sizeof aux);
     chunk.aux = aux;
     chunk.aux_bytes = sizeof aux;
     room->ready_ns = moment_now_ns();
   }
-  kvf_error *error = NULL;
-  room->posted_to = end;
+  room->posted_to = chunk.token_first + chunk.token_count;
   room->posted_final = chunk.final;
   if (kvf_send_post(room->send, &chunk, &error) == KVF_OK) return;
   kvf_error_format(error, room->error, sizeof room->error);
@@ -53,11 +42,26 @@ static void post_chunk(struct rank *rank, struct rank_room *room) {
   kvf_send_cancel(room->send, NULL);
 }
 
+static void post_next(struct rank *rank, struct rank_room *room) {
+  const struct settings *settings = rank->setup->settings;
+  uint64_t first = room->posted_to;
+  uint64_t end = first - first % settings->chunk_tokens + settings->chunk_tokens;
+  if (end > room->request->tokens) end = room->request->tokens;
+  struct pages view = rank_room_view(rank, room);
+  if (settings->verify != VERIFY_OFF) pages_fill(&view, first, end);
+
+  kvf_chunk chunk = KVF_CHUNK_INIT;
+  chunk.token_first = first;
+  chunk.token_count = end - first;
+  chunk.final = end == room->request->tokens;
+  prefill_post(rank, room, chunk);
+}
+
 bool prefill_step(struct rank *rank) {
   struct rank_room *fresh = rank_room_take(rank);
-  if (fresh) open_room(rank, fresh);
+  if (fresh) prefill_open(rank, fresh);
   struct rank_room *room = find_unposted(rank);
-  if (room) post_chunk(rank, room);
+  if (room) post_next(rank, room);
   return room || (fresh && !rank->pressed);
 }
 

@@ -14,7 +14,7 @@
 
 enum { EVENT_BATCH = 64, IDLE_MS = 1000, PRESSED_MS = 1 };
 
-static bool fail(const struct rank *rank, const char *what, kvf_error *error) {
+bool rank_fail(const struct rank *rank, const char *what, kvf_error *error) {
   char text[RECORD_TEXT_LIMIT + 1];
   int length = snprintf(text, sizeof text, "%s\n", what);
   if (error)
@@ -47,7 +47,7 @@ static bool open_engine(struct rank *rank) {
   options.progress_ns = options.room_ns < 30 * MOMENT_SECOND ? options.room_ns : 30 * MOMENT_SECOND;
   options.log_sink = print_log;
   options.log_context = rank;
-  if (kvf_engine_open(&options, &rank->engine, &error) != KVF_OK) return fail(rank, "the engine could not be opened", error);
+  if (kvf_engine_open(&options, &rank->engine, &error) != KVF_OK) return rank_fail(rank, "the engine could not be opened", error);
   return true;
 }
 
@@ -57,9 +57,9 @@ static bool open_pool(struct rank *rank, const struct geometry_pages *pages) {
   kvf_error *error = NULL;
   const uint64_t anywhere = 1 << 20; /* until the size is known and the pool exists */
   if (!geometry_init(&rank->geometry, settings, rank->setup->role, rank->setup->rank, pages, anywhere, &complaint))
-    return fail(rank, complaint.text, NULL);
+    return rank_fail(rank, complaint.text, NULL);
   if (kvf_memory_alloc(rank->geometry.pool_bytes, &rank->pool, &error) != KVF_OK)
-    return fail(rank, "no memory for the pool", error);
+    return rank_fail(rank, "no memory for the pool", error);
   memset(rank->pool, PATTERN_CANARY, rank->geometry.pool_bytes);
   geometry_move(&rank->geometry, anywhere, (uintptr_t)rank->pool);
   kvf_region_options region = KVF_REGION_OPTIONS_INIT;
@@ -67,7 +67,7 @@ static bool open_pool(struct rank *rank, const struct geometry_pages *pages) {
   region.length_bytes = rank->geometry.pool_bytes;
   region.label = "pool";
   if (kvf_region_open(rank->engine, &region, 1, &rank->region, &error) != KVF_OK)
-    return fail(rank, "the pool could not be registered", error);
+    return rank_fail(rank, "the pool could not be registered", error);
   return true;
 }
 
@@ -83,7 +83,7 @@ static bool open_cache(struct rank *rank) {
   options.stage = rank->geometry.stage;
   options.components = model_components(&setup->settings->model); /* this stage may hold fewer */
   if (kvf_cache_open(rank->engine, &options, &rank->cache, &error) != KVF_OK)
-    return fail(rank, "the cache could not be declared", error);
+    return rank_fail(rank, "the cache could not be declared", error);
   return true;
 }
 
@@ -95,12 +95,12 @@ static bool open_rank(struct rank *rank) {
   rank->peers = calloc(rank->peer_total, sizeof(kvf_peer *));
   rank->peer_up = calloc(rank->peer_total, sizeof *rank->peer_up);
   rank->rooms = calloc(setup->settings->concurrency, sizeof *rank->rooms);
-  if (!rank->peers || !rank->peer_up || !rank->rooms) return fail(rank, "out of memory", NULL);
+  if (!rank->peers || !rank->peer_up || !rank->rooms) return rank_fail(rank, "out of memory", NULL);
   if (!geometry_count_pages(setup->settings, setup->workload, setup->role, &pages, &complaint))
-    return fail(rank, complaint.text, NULL);
+    return rank_fail(rank, complaint.text, NULL);
   for (uint32_t i = 0; i < KVF_PAGE_LIST_LIMIT; i++)
     if (!page_pool_init(&rank->free_pages[i], pages.counts[i], setup->settings->seed * 1000 + setup->role * 100 + setup->rank))
-      return fail(rank, "out of memory", NULL);
+      return rank_fail(rank, "out of memory", NULL);
   return open_engine(rank) && open_pool(rank, &pages) && open_cache(rank);
 }
 
@@ -108,7 +108,7 @@ static bool connect_peers(struct rank *rank) {
   kvf_error *error = NULL;
   if (rank->setup->role == ROLE_PREFILL) return true;
   if (kvf_peer_connect(rank->engine, rank->setup->addresses, rank->peer_total, rank->peers, &error) != KVF_OK)
-    return fail(rank, "cannot connect", error);
+    return rank_fail(rank, "cannot connect", error);
   rank->peer_count = rank->peer_total;
   return true;
 }
@@ -170,8 +170,7 @@ static size_t take_events(struct rank *rank, kvf_error **refused_out) {
   return count;
 }
 
-/* Sleeps until there are events or the parent speaks. False when the parent has gone or given up. */
-static bool wait_for_more(struct rank *rank, int timeout_ms) {
+bool rank_wait(struct rank *rank, int timeout_ms) {
   struct pollfd fds[2] = {{kvf_engine_event_fd(rank->engine), POLLIN, 0}, {rank->setup->control_fd, POLLIN, 0}};
   return poll(fds, 2, timeout_ms) < 0 ? errno == EINTR : fds[1].revents == 0;
 }
@@ -192,17 +191,16 @@ static bool meet_other_side(struct rank *rank) {
       for (size_t i = 0; i < rank->peer_count; i++) up += rank->peer_up[i];
       snprintf(text, sizeof text, "%zu of %zu ranks of the other side connected within %.0f s", up, rank->peer_total,
                (double)rank->setup->wait_ns / 1e9);
-      return fail(rank, text, NULL);
+      return rank_fail(rank, text, NULL);
     }
-    if (take_events(rank, &refused) == 0 && !wait_for_more(rank, 100)) return false;
-    if (refused) return fail(rank, "the other side and this rank do not get together", refused);
+    if (take_events(rank, &refused) == 0 && !rank_wait(rank, 100)) return false;
+    if (refused) return rank_fail(rank, "the other side and this rank do not get together", refused);
   }
   record_write(rank->setup->report_fd, RECORD_READY, NULL, NULL);
   return true;
 }
 
-/* Blocks for one word from the parent; the engine goes on by itself. */
-static bool read_word(const struct rank *rank, uint64_t *word_out) {
+bool rank_read_word(const struct rank *rank, uint64_t *word_out) {
   ssize_t got;
   do got = read(rank->setup->control_fd, word_out, sizeof *word_out);
   while (got < 0 && errno == EINTR);
@@ -221,11 +219,12 @@ static int count_idle_ms(const struct rank *rank) {
 
 static bool run_workload(struct rank *rank) {
   bool is_prefill = rank->setup->role == ROLE_PREFILL;
+  if (!rank_read_word(rank, &rank->start_ns)) return false;
   while (rank->ended_count < rank->setup->workload->count) {
     rank->pressed = false;
     bool stepped = is_prefill ? prefill_step(rank) : decode_step(rank);
     size_t events = take_events(rank, NULL);
-    if (!wait_for_more(rank, stepped || events ? 0 : count_idle_ms(rank))) return fail(rank, "stopped", NULL);
+    if (!rank_wait(rank, stepped || events ? 0 : count_idle_ms(rank))) return rank_fail(rank, "stopped", NULL);
   }
   return true;
 }
@@ -300,10 +299,10 @@ int rank_run(const struct rank_setup *setup) {
   snprintf(rank.name, sizeof rank.name, "%s-%u", settings_role_name(setup->role), setup->rank);
   bool good = open_rank(&rank);
   if (good) record_write(setup->report_fd, RECORD_LISTENING, NULL, kvf_engine_address(rank.engine));
-  good = good && connect_peers(&rank) && meet_other_side(&rank) && read_word(&rank, &rank.start_ns) && run_workload(&rank);
+  good = good && connect_peers(&rank) && meet_other_side(&rank) && (setup->work ? setup->work(&rank) : run_workload(&rank));
   if (good) {
     summarise(&rank);
-    read_word(&rank, &quit);
+    rank_read_word(&rank, &quit);
     if (setup->linger_ns) linger(&rank);
   }
   close_rank(&rank);

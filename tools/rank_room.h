@@ -53,9 +53,21 @@ struct rank {
 /** Open rooms and post chunks as far as that goes now, one step a call. True when something was done. */
 bool prefill_step(struct rank *rank);
 bool decode_step(struct rank *rank);
+/** Open the room that was just taken; a refusal goes to rank_room_refuse. */
+void prefill_open(struct rank *rank, struct rank_room *room);
+void decode_open(struct rank *rank, struct rank_room *room);
+/** Post @p chunk, which says its tokens, layers and whether it is the last; pages and auxiliary bytes are added here. */
+void prefill_post(struct rank *rank, struct rank_room *room, kvf_chunk chunk);
 /** A terminal event of the room. */
 void prefill_end(struct rank *rank, struct rank_room *room, const kvf_event *event);
 void decode_end(struct rank *rank, struct rank_room *room, const kvf_event *event);
+
+/** Tell the parent that this rank gives up and why; takes @p error. Always false. */
+bool rank_fail(const struct rank *rank, const char *what, kvf_error *error);
+/** Block for one word from the parent; the engine goes on by itself. False when the parent is gone. */
+bool rank_read_word(const struct rank *rank, uint64_t *word_out);
+/** Sleep until there are events or the parent speaks. False when the parent has gone or given up. */
+bool rank_wait(struct rank *rank, int timeout_ms);
 
 /** A room for the next request with its pages taken, or NULL: none is due, or no slot or page is free. */
 struct rank_room *rank_room_take(struct rank *rank);
