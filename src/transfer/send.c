@@ -311,10 +311,11 @@ static const char *missing_for_send(const struct transfer_send *send) {
   return "DONE";
 }
 
+/* Not when all is sent and acknowledged: DONE also waits for the other sending ranks, which may still be computing. */
 static bool expects_progress(const struct transfer_send *send) {
   BASE_LIST_EACH(&send->legs, node) {
     const struct transfer_leg *leg = BASE_CONTAINER(node, struct transfer_leg, send_node);
-    if (!leg->closed && (!base_list_empty(&leg->ready_node) || !base_list_empty(&leg->pieces) || leg->final_sent)) return true;
+    if (!leg->closed && (!base_list_empty(&leg->ready_node) || !base_list_empty(&leg->pieces))) return true;
   }
   return false;
 }

@@ -236,6 +236,35 @@ static void a_sender_that_never_comes_is_named_at_the_deadline(void **state) {
   rig_close(&pair.rig);
 }
 
+/* One pipeline stage is done long before the other: its wait is no standstill. */
+static void a_rank_that_is_done_waits_for_the_others(void **state) {
+  static struct rig_pages sources[2];
+  kvf_send *sends[2];
+  struct rig_options options = quick_options();
+  options.prefill.pp = 2;
+  options.engine.progress_ns = 200000000ull;
+  open_pair(options);
+  rig_pages_draw(&pair.rig, &pair.rig.options.decode, 0, 100, &pair.target);
+  pair.recv = rig_recv_open(&pair.rig, &pair.rig.decode[0], ROOM, &pair.target, 0, 100);
+  for (int i = 0; i < 2; i++) {
+    rig_pages_draw(&pair.rig, &pair.rig.options.prefill, 0, 100, &sources[i]);
+    sends[i] = rig_send_open(&pair.rig.prefill[i], ROOM);
+    rig_fill(&pair.rig.prefill[i], ROOM, &sources[i], 0, 100);
+    rig_send_post(sends[i], &sources[i], 0, 100, true);
+    if (i == 0) usleep(800000);
+  }
+  for (int i = 0; i < 2; i++) {
+    kvf_event sent = rig_wait(pair.rig.prefill[i].engine, KVF_EVENT_SEND_END);
+    if (sent.error) rig_print_error(sent.error);
+    assert_int_equal(sent.status, KVF_OK);
+    kvf_send_close(sends[i]);
+  }
+  assert_int_equal(rig_wait(pair.rig.decode[0].engine, KVF_EVENT_RECV_END).status, KVF_OK);
+  assert_int_equal(rig_check(&pair.rig.decode[0], ROOM, &pair.target, 0, 100), 0);
+  kvf_recv_close(pair.recv);
+  rig_close(&pair.rig);
+}
+
 static void a_peer_that_closes_fails_the_room_at_once(void **state) {
   open_pair(quick_options());
   rig_pages_draw(&pair.rig, &pair.rig.options.decode, 0, 100, &pair.target);
@@ -462,6 +491,7 @@ int main(int count, char **arguments) {
       cmocka_unit_test(cancelling_ends_both_sides),
       cmocka_unit_test(a_sender_that_ends_early_is_incomplete_on_both_sides),
       cmocka_unit_test(a_sender_that_never_comes_is_named_at_the_deadline),
+      cmocka_unit_test(a_rank_that_is_done_waits_for_the_others),
       cmocka_unit_test(a_peer_that_closes_fails_the_room_at_once),
       cmocka_unit_test(wrong_calls_are_refused_by_name),
       cmocka_unit_test(different_models_are_refused_on_both_sides),
