@@ -70,15 +70,28 @@ void bench_copy_fini(struct bench_copy *copy) {
   *copy = (struct bench_copy){0};
 }
 
+static uint64_t count_thread_ns(void) {
+  struct timespec spent;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+  return (uint64_t)spent.tv_sec * MOMENT_SECOND + (uint64_t)spent.tv_nsec;
+}
+
 double bench_copy_run(struct bench_copy *copy, uint64_t bytes) {
-  uint64_t start_ns = moment_now_ns();
+  uint64_t start_ns = moment_now_ns(), start_cpu_ns = count_thread_ns();
   for (uint64_t left = bytes; left > 0;) {
     size_t length = left < copy->buffer_bytes ? (size_t)left : copy->buffer_bytes;
     memcpy(copy->to, copy->from, length);
     __asm__ volatile("" : : "r"(copy->to) : "memory"); /* keep the copy */
     left -= length;
   }
-  return (double)bytes * 1e9 / (double)(moment_now_ns() - start_ns);
+  uint64_t cpu_ns = count_thread_ns() - start_cpu_ns;
+  copy->wall_ns += moment_now_ns() - start_ns;
+  copy->cpu_ns += cpu_ns;
+  return (double)bytes * 1e9 / (double)(cpu_ns ? cpu_ns : 1);
+}
+
+double bench_copy_share(const struct bench_copy *copy) {
+  return copy->wall_ns > copy->cpu_ns ? (double)copy->cpu_ns / (double)copy->wall_ns : 1;
 }
 
 /* A child that does its part and exits; -1 when there is none. */

@@ -20,6 +20,7 @@ double bench_quantile(double *values, size_t count, double quantile);
 struct bench_copy {
   char *from, *to;
   size_t buffer_bytes;
+  uint64_t wall_ns, cpu_ns; /* of all copies so far */
 };
 
 enum { BENCH_COPY_LIMIT_BYTES = 256 << 20 };
@@ -27,8 +28,11 @@ enum { BENCH_COPY_LIMIT_BYTES = 256 << 20 };
 /** Buffers for copies of @p bytes, at most BENCH_COPY_LIMIT_BYTES each; larger copies go over them repeatedly. */
 bool bench_copy_init(struct bench_copy *copy, uint64_t bytes, struct complaint *complaint);
 void bench_copy_fini(struct bench_copy *copy);
-/** Bytes per second of one thread's memcpy of @p bytes. */
+/** Bytes per second of one thread's memcpy of @p bytes, counting only the time it had a core: when others use the host too, a
+ *  single thread loses more than a transfer of many, and would make it look better than it is. */
 double bench_copy_run(struct bench_copy *copy, uint64_t bytes);
+/** How much of a core the copies had, from 0 to 1. */
+double bench_copy_share(const struct bench_copy *copy);
 
 struct bench_limits {
   struct bench_stat copy_small;  /* 4 KiB that stay in cache, bytes per second */

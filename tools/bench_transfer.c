@@ -48,6 +48,7 @@ struct measured {
   uint64_t payload_bytes;
   double rates[ROUND_LIMIT], copies[ROUND_LIMIT], ratios[ROUND_LIMIT], latencies_ns[ROUND_LIMIT];
   struct bench_round last;
+  double core_share; /* of the copies */
   char fabric[16];
   char reason[512];
   uint32_t way;
@@ -156,6 +157,7 @@ static bool measure_rounds(struct transfer *transfer, struct bench_run *run, uin
     measured->ratios[i] = measured->rates[i] / measured->copies[i];
     before = after;
   }
+  measured->core_share = bench_copy_share(&copy);
   bench_copy_fini(&copy);
   measured->payload_bytes = round->bytes;
   return good;
@@ -223,6 +225,27 @@ static void set_stat(json_t *object, const char *name, struct bench_stat stat, d
   json_object_set_new(object, key, json_real(stat.most / unit));
 }
 
+/* The route, and what the last round counted; the times are sums over ranks and pieces. */
+static void set_counts(json_t *object, const struct transfer *transfer, const struct measured *measured) {
+  const struct bench_round *round = &measured->last;
+  const struct {
+    const char *name;
+    uint64_t time_ns;
+  } times[] = {{"grant_wait_ms", round->grant_wait_ns},
+               {"gather_ms", round->gather_ns},
+               {"write_ms", round->write_ns},
+               {"scatter_ms", round->scatter_ns}};
+  json_object_set_new(object, "way", json_string(settings_way_name(measured->way)));
+  json_object_set_new(object, "fabric", json_string(measured->fabric));
+  json_object_set_new(object, "reason", json_string(measured->reason));
+  json_object_set_new(object, "payload_bytes", json_integer((json_int_t)measured->payload_bytes));
+  json_object_set_new(object, "bulk_writes", json_integer((json_int_t)round->pieces));
+  json_object_set_new(object, "slices_replaced", json_integer((json_int_t)round->slices));
+  json_object_set_new(object, "verified", json_boolean(transfer->settings.verify == VERIFY_FULL));
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+    json_object_set_new(object, times[i].name, json_real((double)times[i].time_ns / 1e6));
+}
+
 /* Prints the row and keeps the result; returns the median latency. */
 static double report_case(struct transfer *transfer, const struct transfer_case *one, struct measured *measured) {
   size_t rounds = transfer->output.rounds;
@@ -232,26 +255,22 @@ static double report_case(struct transfer *transfer, const struct transfer_case 
   struct bench_stat latency = bench_stat_of(measured->latencies_ns, rounds);
   double raw_ns = count_raw_ns(transfer, one, measured, copy.median);
   json_t *result = encode_case(transfer, one);
-  json_t *more = json_pack(
-      "{s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:f, s:f, s:f, s:f, s:f, s:f}", "way", settings_way_name(measured->way), "fabric",
-      measured->fabric, "reason", measured->reason, "payload_bytes", (json_int_t)measured->payload_bytes, "bulk_writes",
-      (json_int_t)round->pieces, "slices_replaced", (json_int_t)round->slices, "verified",
-      (int)(transfer->settings.verify == VERIFY_FULL), "tcp_ratio", rate.median / transfer->output.limits.tcp.median, "raw_ratio",
-      latency.median / raw_ns, "grant_wait_ms", (double)round->grant_wait_ns / 1e6, "gather_ms", (double)round->gather_ns / 1e6,
-      "write_ms", (double)round->write_ns / 1e6, "scatter_ms", (double)round->scatter_ns / 1e6);
-  json_object_update(result, more);
-  json_decref(more);
+  set_counts(result, transfer, measured);
   set_stat(result, "memcpy_ratio", ratio, 1);
   set_stat(result, "payload_bytes_per_second", rate, 1);
   set_stat(result, "memcpy_bytes_per_second", copy, 1);
   set_stat(result, "latency_us", latency, 1e3);
+  json_object_set_new(result, "core_share", json_real(measured->core_share));
+  json_object_set_new(result, "tcp_ratio", json_real(rate.median / transfer->output.limits.tcp.median));
+  json_object_set_new(result, "raw_ratio", json_real(latency.median / raw_ns));
   bench_output_add(&transfer->output, result);
   if (!transfer->output.quiet) {
     char texts[3][QUANTITY_TEXT_BYTES];
-    fprintf(bench_output_table(&transfer->output), "%-6s %-7s %-10s %4u %-9s %-20s %-17s %-24s %9.2f %9llu\n", measured->fabric,
-            settings_way_name(measured->way), order_names[one->in_order], one->concurrency, one->layerwise ? "layers" : "one",
-            bench_format_stat(rate, 1 << 20, 0, texts[0]), bench_format_stat(ratio, 1, 2, texts[1]),
-            bench_format_stat(latency, 1e6, 2, texts[2]), latency.median / raw_ns, (unsigned long long)round->pieces);
+    fprintf(bench_output_table(&transfer->output), "%-6s %-7s %-10s %4u %-9s %-20s %-17s %-24s %9.2f %9llu %5.0f%%\n",
+            measured->fabric, settings_way_name(measured->way), order_names[one->in_order], one->concurrency,
+            one->layerwise ? "layers" : "one", bench_format_stat(rate, 1 << 20, 0, texts[0]),
+            bench_format_stat(ratio, 1, 2, texts[1]), bench_format_stat(latency, 1e6, 2, texts[2]), latency.median / raw_ns,
+            (unsigned long long)round->pieces, 100 * measured->core_share);
     fflush(bench_output_table(&transfer->output));
   }
   return latency.median;
@@ -321,8 +340,8 @@ static void print_title(struct transfer *transfer) {
           settings->model.name, settings->model.layers, (unsigned long long)transfer->tokens,
           settings_rank_count(settings, ROLE_PREFILL), settings_rank_count(settings, ROLE_DECODE),
           (unsigned long long)transfer->output.rounds);
-  fprintf(out, "%-6s %-7s %-10s %4s %-9s %-20s %-17s %-24s %9s %9s\n", "fabric", "way", "pages", "n", "posts", "MiB/s", "of memcpy",
-          "latency ms", "x raw", "writes");
+  fprintf(out, "%-6s %-7s %-10s %4s %-9s %-20s %-17s %-24s %9s %9s %6s\n", "fabric", "way", "pages", "n", "posts", "MiB/s",
+          "of memcpy", "latency ms", "x raw", "writes", "core");
 }
 
 static bool check_request(struct transfer *transfer, struct complaint *complaint) {

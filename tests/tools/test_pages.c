@@ -281,8 +281,24 @@ static void the_page_pool_hands_out_each_page_once(void **state) {
   page_pool_fini(&pool);
 }
 
+static void a_pool_in_order_hands_out_runs(void **state) {
+  struct page_pool pool;
+  uint32_t pages[3][20];
+  assert_true(page_pool_init(&pool, 60, 5));
+  pool.in_order = true;
+  for (int round = 0; round < 4; round++) { /* whatever comes back first */
+    for (int i = 0; i < 3; i++) assert_true(page_pool_take(&pool, 20, pages[i]));
+    for (int i = 0; i < 3; i++)
+      for (int j = 1; j < 20; j++) assert_int_equal(pages[i][j], pages[i][0] + (uint32_t)j);
+    assert_false(page_pool_take(&pool, 1, pages[0]));
+    for (int i = 0; i < 3; i++) page_pool_give(&pool, pages[(i + round) % 3], 20);
+  }
+  page_pool_fini(&pool);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_pool_in_order_hands_out_runs),
       cmocka_unit_test(every_coordinate_changes_every_row),
       cmocka_unit_test(a_row_of_any_length_is_its_own_bytes),
       cmocka_unit_test(a_right_fill_passes_and_every_flipped_byte_is_found),
