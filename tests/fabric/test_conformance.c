@@ -1,4 +1,5 @@
 /* conformance_run for the provider named by the argument. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +8,12 @@
 #include "fabric_shm/shm.h"
 #include "fabric_tcp/tcp.h"
 #include "fabric_ucx/ucx.h"
+
+/* LeakSanitizer's own tracer dies in the thread-local storage of UCX's message mode (gcc 12, UCX 1.13), before it can look at anything: for that
+ * provider alone leaks are not searched. tests/fabric/ucx_provider.c searches them in the same code. */
+static bool skip_leak_search;
+int __lsan_is_turned_off(void);
+__attribute__((visibility("default"), used)) int __lsan_is_turned_off(void) { return skip_leak_search; }
 
 int main(int argument_count, char **arguments) {
   static const struct fabric_ops *const wrapped[] = {&fabric_shm_ops, &fabric_tcp_ops};
@@ -23,6 +30,7 @@ int main(int argument_count, char **arguments) {
       {"fault-shm", &fabric_fault_ops, "inner=shm"},
       {"fault-tcp", &fabric_fault_ops, "inner=tcp"},
   };
+  skip_leak_search = argument_count == 2 && strcmp(arguments[1], "ucx") == 0;
   fabric_fault_offer(wrapped, sizeof wrapped / sizeof *wrapped);
   for (size_t i = 0; argument_count == 2 && i < sizeof providers / sizeof *providers; i++) {
     if (strcmp(arguments[1], providers[i].name) == 0) return conformance_run(providers[i].ops, providers[i].settings);
