@@ -16,7 +16,7 @@ ALL_PASS = "[==========] Running 2 test(s).\n[       OK ] a\n[       OK ] b\n[  
 MIXED = "[  PASSED  ] 3 test(s).\n[  SKIPPED ] 1 test(s), listed below:\n[  FAILED  ] 2 test(s), listed below:\n[  FAILED  ] b\n"
 
 # What the tools that install-packages looks for answer when they are there.
-PRESENT = {"meson": "echo 1.3.0", "ninja": ":", "cc": ":", "python3": ":", "ip": ":", "pkg-config": "exit 0"}
+PRESENT = {"meson": "echo 1.3.0", "ninja": ":", "cc": ":", "python3": ":", "ip": ":", "spin": ":", "pkg-config": "exit 0"}
 NEEDED = ("sh", "sort", "head", "grep", "mktemp", "rm", "cat", "env")
 
 
