@@ -4,11 +4,9 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "bench_measure.h"
@@ -23,6 +21,13 @@ static const struct bench_task *task_of(const struct rank *rank) {
 
 static struct bench_sample *sample_of(const struct rank *rank) {
   return &task_of(rank)->samples[rank->setup->role * SETTINGS_RANK_LIMIT + rank->setup->rank];
+}
+
+/* All threads of this process, the engine's too. */
+static uint64_t count_cpu_ns(void) {
+  struct timespec spent;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+  return (uint64_t)spent.tv_sec * MOMENT_SECOND + (uint64_t)spent.tv_nsec;
 }
 
 static void sleep_until(uint64_t moment_ns) {
@@ -115,8 +120,11 @@ static void compute_and_post(struct rank *rank, uint64_t start_ns) {
 
 static bool run_transfer(struct rank *rank, uint64_t start_ns) {
   size_t target = rank->next_request;
+  uint64_t cpu_ns = count_cpu_ns();
   if (rank->setup->role == ROLE_PREFILL) compute_and_post(rank, start_ns);
-  return await_ends(rank, target);
+  if (!await_ends(rank, target)) return false;
+  sample_of(rank)->cpu_ns = count_cpu_ns() - cpu_ns;
+  return true;
 }
 
 /* Another thread of the caller that polls, as a server's event loop does. */
@@ -195,13 +203,6 @@ static bool run_submit(struct rank *rank, struct poller *poller, uint64_t start_
   return finish_poller(rank, poller);
 }
 
-static uint64_t count_cpu_ns(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * MOMENT_SECOND +
-         (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000;
-}
-
 static bool run_idle(struct rank *rank, uint64_t start_ns) {
   struct bench_sample *sample = sample_of(rank);
   sleep_until(start_ns);
@@ -209,7 +210,6 @@ static bool run_idle(struct rank *rank, uint64_t start_ns) {
   sleep_until(start_ns + (uint64_t)(task_of(rank)->idle_s * 1e9));
   sample->cpu_ns = count_cpu_ns() - cpu_ns;
   sample->wall_ns = moment_now_ns() - wall_ns;
-  record_write(rank->setup->report_fd, RECORD_READY, NULL, NULL);
   return true;
 }
 
@@ -223,8 +223,11 @@ static bool run_round(struct rank *rank) {
   if (!waits_only && !open_rooms(rank)) return false;
   record_write(rank->setup->report_fd, RECORD_READY, NULL, NULL);
   if (!rank_read_word(rank, &start_ns)) return rank_fail(rank, "stopped", NULL);
-  if (task->kind == BENCH_SUBMIT) return run_submit(rank, &poller, start_ns);
-  return task->kind == BENCH_IDLE ? run_idle(rank, start_ns) : run_transfer(rank, start_ns);
+  bool good = task->kind == BENCH_SUBMIT ? run_submit(rank, &poller, start_ns)
+              : task->kind == BENCH_IDLE ? run_idle(rank, start_ns)
+                                         : run_transfer(rank, start_ns);
+  if (good) record_write(rank->setup->report_fd, RECORD_READY, NULL, NULL); /* the sample is whole */
+  return good;
 }
 
 bool bench_rank_work(struct rank *rank) {

@@ -15,7 +15,8 @@ struct bench_sample {
   uint64_t first_piece_ns; /* submit: from the post to the first bulk write that the counters tell of */
   uint64_t poll_count;
   double poll_p50_ns, poll_p99_ns, poll_most_ns; /* submit: kvf_engine_poll on another thread, from before the call to the end */
-  uint64_t cpu_ns, wall_ns;                      /* idle: of the whole process */
+  uint64_t cpu_ns;                               /* transfer and idle: of the whole process */
+  uint64_t wall_ns;                              /* idle */
 };
 
 struct bench_task {

@@ -76,8 +76,9 @@ static bool all_ready(const struct bench_run *run) {
     if (!run->crew.members[i].ready) return false;
   return true;
 }
-static bool all_ended(const struct bench_run *run) {
-  return run->round.ends == run->crew.count * run->settings->concurrency;
+/* All rooms have ended, unless they are only to wait, and every rank has said so. */
+static bool round_is_over(const struct bench_run *run) {
+  return all_ready(run) && (run->task.kind == BENCH_IDLE || run->round.ends == run->crew.count * run->settings->concurrency);
 }
 static bool all_finished(const struct bench_run *run) {
   for (size_t i = 0; i < run->crew.count; i++)
@@ -152,14 +153,15 @@ bool bench_run_start(struct bench_run *run, const struct settings *settings, con
 
 bool bench_run_round(struct bench_run *run, struct bench_round *round_out) {
   double limit_s = run->settings->deadline_s + SLACK_SECONDS;
-  bool idle = run->task.kind == BENCH_IDLE;
   run->round = (struct bench_round){0};
   for (size_t i = 0; i < run->crew.count; i++) run->crew.members[i].ready = false;
   crew_tell(&run->crew, BENCH_PREPARE);
   if (!wait_for(run, all_ready, "prepare the round", limit_s)) return false;
   for (size_t i = 0; i < run->crew.count; i++) run->crew.members[i].ready = false;
   crew_tell(&run->crew, moment_now_ns() + LEAD_MS * MOMENT_MS);
-  if (!wait_for(run, idle ? all_ready : all_ended, "end the round", limit_s)) return false;
+  if (!wait_for(run, round_is_over, "end the round", limit_s)) return false;
+  for (size_t i = 0; i < run->crew.count; i++)
+    run->round.cpu_ns += bench_run_sample(run, run->crew.members[i].role, run->crew.members[i].rank)->cpu_ns;
   *round_out = run->round;
   return true;
 }

@@ -12,6 +12,7 @@ struct bench_round {
   uint64_t bytes;             /* payload, as the decode side counts it */
   uint64_t pieces, slices, retries;
   uint64_t grant_wait_ns, gather_ns, write_ns, scatter_ns; /* summed over ranks and pieces */
+  uint64_t cpu_ns;                                         /* transfer and idle: of all ranks */
   uint32_t ends;
 };
 

@@ -9,7 +9,7 @@
 #include "moment.h"
 #include "quantity.h"
 
-enum { OWN_OPTION_COUNT = 8, BORROWED_OPTION_LIMIT = 16, LIST_LIMIT = 16, ROUND_LIMIT = 101 };
+enum { OWN_OPTION_COUNT = 7, BORROWED_OPTION_LIMIT = 16, LIST_LIMIT = 16, ROUND_LIMIT = 101 };
 
 static const char *const way_names[] = {"auto", "staged", "direct", "all", NULL};
 static const char *const order_names[] = {"random", "contiguous", "both", NULL};
@@ -47,6 +47,7 @@ struct transfer_case {
 struct measured {
   uint64_t payload_bytes;
   double rates[ROUND_LIMIT], copies[ROUND_LIMIT], ratios[ROUND_LIMIT], latencies_ns[ROUND_LIMIT];
+  double passes[ROUND_LIMIT]; /* processor time of all ranks, in copies of the same bytes */
   struct bench_round last;
   double core_share; /* of the copies */
   char fabric[16];
@@ -86,7 +87,7 @@ static size_t list_options(struct transfer *transfer, struct option *options) {
       {"layerwise", "US", "each layer takes so many us to compute; post each when it is done, and all at the end", OPTION_OWN,
        &transfer->layer_us, .parse = parse_layer_time},
   };
-  size_t count = OWN_OPTION_COUNT - 1;
+  size_t count = OWN_OPTION_COUNT;
   memcpy(options, own, count * sizeof *own);
   settings_list(&transfer->settings, shared);
   for (size_t i = 0; i < SETTINGS_OPTION_COUNT; i++)
@@ -155,6 +156,7 @@ static bool measure_rounds(struct transfer *transfer, struct bench_run *run, uin
     measured->rates[i] = (double)round->bytes * 1e9 / (measured->latencies_ns[i] + posting_ns);
     measured->copies[i] = (before + after) / 2;
     measured->ratios[i] = measured->rates[i] / measured->copies[i];
+    measured->passes[i] = (double)round->cpu_ns * measured->copies[i] / 1e9 / (double)round->bytes;
     before = after;
   }
   measured->core_share = bench_copy_share(&copy);
@@ -252,7 +254,7 @@ static double report_case(struct transfer *transfer, const struct transfer_case 
   const struct bench_round *round = &measured->last;
   struct bench_stat copy = bench_stat_of(measured->copies, rounds), rate = bench_stat_of(measured->rates, rounds),
                     ratio = bench_stat_of(measured->ratios, rounds);
-  struct bench_stat latency = bench_stat_of(measured->latencies_ns, rounds);
+  struct bench_stat latency = bench_stat_of(measured->latencies_ns, rounds), passes = bench_stat_of(measured->passes, rounds);
   double raw_ns = count_raw_ns(transfer, one, measured, copy.median);
   json_t *result = encode_case(transfer, one);
   set_counts(result, transfer, measured);
@@ -260,17 +262,18 @@ static double report_case(struct transfer *transfer, const struct transfer_case 
   set_stat(result, "payload_bytes_per_second", rate, 1);
   set_stat(result, "memcpy_bytes_per_second", copy, 1);
   set_stat(result, "latency_us", latency, 1e3);
+  set_stat(result, "cpu_copies", passes, 1);
   json_object_set_new(result, "core_share", json_real(measured->core_share));
   json_object_set_new(result, "tcp_ratio", json_real(rate.median / transfer->output.limits.tcp.median));
   json_object_set_new(result, "raw_ratio", json_real(latency.median / raw_ns));
   bench_output_add(&transfer->output, result);
   if (!transfer->output.quiet) {
     char texts[3][QUANTITY_TEXT_BYTES];
-    fprintf(bench_output_table(&transfer->output), "%-6s %-7s %-10s %4u %-9s %-20s %-17s %-24s %9.2f %9llu %5.0f%%\n",
+    fprintf(bench_output_table(&transfer->output), "%-6s %-7s %-10s %4u %-9s %-20s %-17s %-24s %9.2f %9.2f %9llu %5.0f%%\n",
             measured->fabric, settings_way_name(measured->way), order_names[one->in_order], one->concurrency,
             one->layerwise ? "layers" : "one", bench_format_stat(rate, 1 << 20, 0, texts[0]),
             bench_format_stat(ratio, 1, 2, texts[1]), bench_format_stat(latency, 1e6, 2, texts[2]), latency.median / raw_ns,
-            (unsigned long long)round->pieces, 100 * measured->core_share);
+            passes.median, (unsigned long long)round->pieces, 100 * measured->core_share);
     fflush(bench_output_table(&transfer->output));
   }
   return latency.median;
@@ -340,8 +343,8 @@ static void print_title(struct transfer *transfer) {
           settings->model.name, settings->model.layers, (unsigned long long)transfer->tokens,
           settings_rank_count(settings, ROLE_PREFILL), settings_rank_count(settings, ROLE_DECODE),
           (unsigned long long)transfer->output.rounds);
-  fprintf(out, "%-6s %-7s %-10s %4s %-9s %-20s %-17s %-24s %9s %9s %6s\n", "fabric", "way", "pages", "n", "posts", "MiB/s",
-          "of memcpy", "latency ms", "x raw", "writes", "core");
+  fprintf(out, "%-6s %-7s %-10s %4s %-9s %-20s %-17s %-24s %9s %9s %9s %6s\n", "fabric", "way", "pages", "n", "posts", "MiB/s",
+          "of memcpy", "latency ms", "x raw", "copies", "writes", "core");
 }
 
 static bool check_request(struct transfer *transfer, struct complaint *complaint) {
