@@ -1,11 +1,11 @@
 /* The last sends that failed, for ranks that open them late. */
 #include "transfer/inside.h"
 
-static bool is_told(const struct transfer_ended *ended, uint64_t party) {
+static const struct transfer_told *find_told(const struct transfer_ended *ended, uint64_t party) {
   for (uint32_t i = 0; i < ended->told_count; i++) {
-    if (ended->told[i] == party) return true;
+    if (ended->told[i].party == party) return &ended->told[i];
   }
-  return false;
+  return NULL;
 }
 
 static void free_slot(struct transfer_ended *ended) {
@@ -29,25 +29,26 @@ void transfer_ended_remember(struct transfer_send *send) {
   free_slot(ended);
   /* Nobody knows yet how many ranks the other side has before the first has opened the room. */
   uint32_t limit = send->receiver_count ? send->receiver_count : 64;
-  uint64_t *told = base_alloc(limit * sizeof *told);
+  struct transfer_told *told = base_alloc(limit * sizeof *told);
   if (!told) return;
   *ended = (struct transfer_ended){.room = send->room, .error = base_error_copy(send->error), .told = told, .told_limit = limit};
   BASE_LIST_EACH(&send->legs, node) {
     const struct transfer_leg *leg = BASE_CONTAINER(node, struct transfer_leg, send_node);
-    if (ended->told_count < limit) told[ended->told_count++] = leg->link->party;
+    if (ended->told_count < limit) told[ended->told_count++] = (struct transfer_told){.party = leg->link->party, .opening = leg->opening};
   }
 }
 
-const kvf_error *transfer_ended_untold(struct transfer_link *link, uint64_t room) {
+const kvf_error *transfer_ended_untold(struct transfer_link *link, uint64_t room, uint32_t opening) {
   struct transfer_ended *ended = find(link->transfer, room);
-  if (!ended || is_told(ended, link->party) || ended->told_count == ended->told_limit) return NULL;
-  ended->told[ended->told_count++] = link->party;
+  if (!ended || find_told(ended, link->party) || ended->told_count == ended->told_limit) return NULL;
+  ended->told[ended->told_count++] = (struct transfer_told){.party = link->party, .opening = opening};
   return ended->error;
 }
 
-bool transfer_ended_is_known(const struct transfer_link *link, uint64_t room) {
+bool transfer_ended_is_known(const struct transfer_link *link, uint64_t room, uint32_t opening) {
   const struct transfer_ended *ended = find(link->transfer, room);
-  return ended && is_told(ended, link->party);
+  const struct transfer_told *told = ended ? find_told(ended, link->party) : NULL;
+  return told && told->opening >= opening;
 }
 
 void transfer_ended_free_all(struct transfer *transfer) {

@@ -34,7 +34,10 @@ struct transfer_exposure {
 struct transfer_ended {
   uint64_t room;
   kvf_error *error; /* NULL: the slot is free */
-  uint64_t *told;   /* parties */
+  struct transfer_told {
+    uint64_t party;
+    uint32_t opening; /* of the life that it knows the end of */
+  } *told;
   uint32_t told_count, told_limit;
 };
 
@@ -76,6 +79,7 @@ struct transfer {
   uint32_t job_count;
   uint64_t next_party;
   uint32_t next_plan;
+  uint32_t next_opening;
 };
 
 /* The cuts from one rank to another. Lives as long as its link. */
@@ -212,6 +216,7 @@ struct transfer_leg {
   struct transfer_send *send;
   struct transfer_link *link;
   struct transfer_plan *plan;
+  uint32_t opening;
   uint64_t token_first, token_end;
   struct layout_pages target_pages; /* for direct writes through a mapping */
   bool may_direct;
@@ -282,6 +287,7 @@ struct transfer_recv {
   struct transfer *transfer;
   void *user;
   uint64_t room, user_tag;
+  uint32_t opening;
   uint64_t opened_ns, deadline_ns, progress_limit_ns, last_progress_ns, failing_since_ns;
   uint64_t token_first, token_end;
   struct layout_pages pages;
@@ -344,9 +350,9 @@ void transfer_link_dirty(struct transfer_link *link);
 /* The frames of this turn, acknowledgements first. */
 struct wire_buffer *transfer_link_out(struct transfer_link *link);
 void transfer_link_ack(struct transfer_link *link, const struct wire_ack_entry *ack);
-void transfer_link_post_fail(struct transfer_link *link, uint64_t room, bool by_receiver, const kvf_error *error);
+void transfer_link_post_fail(struct transfer_link *link, uint64_t room, uint32_t opening, bool by_receiver, const kvf_error *error);
 /* The answer to an OPEN that comes to nothing: FAIL, and the word that nothing is on its way. */
-void transfer_link_refuse_open(struct transfer_link *link, uint64_t room, const kvf_error *error);
+void transfer_link_refuse_open(struct transfer_link *link, uint64_t room, uint32_t opening, const kvf_error *error);
 void transfer_link_flush(struct transfer_link *link);
 struct transfer_plan *transfer_plan_find(struct base_list *plans, uint32_t id);
 struct transfer_plan *transfer_plan_create(uint32_t id, const struct layout_cuts *cuts, const kvf_rank_planes *source,
@@ -387,7 +393,7 @@ void transfer_send_fail(struct transfer_send *send, kvf_error *error, const stru
 void transfer_send_settle(struct transfer_send *send);
 void transfer_send_free(struct transfer_send *send);
 void transfer_send_opened_by(struct transfer_link *link, const struct wire_open *open);
-void transfer_send_failed_by(struct transfer_link *link, uint64_t room, kvf_error *error);
+void transfer_send_failed_by(struct transfer_link *link, const struct wire_fail *fail);
 void transfer_send_done_by(struct transfer_link *link, const struct wire_done *done);
 void transfer_send_link_lost(struct transfer_send *send, struct transfer_link *link);
 void transfer_send_tick(struct transfer_send *send, uint64_t now_ns);
@@ -397,7 +403,9 @@ void transfer_room_event(struct transfer *transfer, void *user, uint32_t type, u
 
 /* parked.c */
 void transfer_park_open(struct transfer_link *link, const struct wire_open *open);
-void transfer_park_failure(struct transfer_link *link, uint64_t room, kvf_error *error);
+/* The peer gives up a room that has no send here. Takes @p error over; it waits for the send unless @p known, but always takes the place of an
+ * OPEN of the same peer that waits. */
+void transfer_park_failure(struct transfer_link *link, uint64_t room, bool known, kvf_error *error);
 void transfer_parked_deliver(struct transfer_send *send);
 void transfer_parked_drop_link(struct transfer *transfer, struct transfer_link *link);
 void transfer_parked_expire(struct transfer *transfer, uint64_t now_ns);
@@ -406,9 +414,9 @@ void transfer_parked_free_all(struct transfer *transfer);
 /* ended.c */
 void transfer_ended_remember(struct transfer_send *send);
 /* The failure that this peer has not been told of yet, or NULL; asking counts as telling. */
-const kvf_error *transfer_ended_untold(struct transfer_link *link, uint64_t room);
-/* Does this peer know already that the room failed? */
-bool transfer_ended_is_known(const struct transfer_link *link, uint64_t room);
+const kvf_error *transfer_ended_untold(struct transfer_link *link, uint64_t room, uint32_t opening);
+/* Does this peer know already that this life of the room failed? */
+bool transfer_ended_is_known(const struct transfer_link *link, uint64_t room, uint32_t opening);
 void transfer_ended_free_all(struct transfer *transfer);
 
 /* recv.c */
@@ -417,9 +425,9 @@ void transfer_recv_settle(struct transfer_recv *recv);
 void transfer_recv_free(struct transfer_recv *recv);
 void transfer_recv_link_lost(struct transfer_recv *recv, struct transfer_link *link);
 void transfer_recv_final(struct transfer_link *link, const struct wire_final *final);
-void transfer_recv_failed_by(struct transfer_link *link, uint64_t room, kvf_error *error);
+void transfer_recv_failed_by(struct transfer_link *link, const struct wire_fail *fail);
 /* The peer's word, or its death: nothing of it can be written into our pages any more. */
-void transfer_recv_fenced(struct transfer_link *link, uint64_t room);
+void transfer_recv_fenced(struct transfer_link *link, const struct wire_fail_ack *ack);
 void transfer_recv_link_fenced(struct transfer_link *link);
 void transfer_recv_piece_done(struct transfer_recv_leg *leg, const struct wire_piece *piece, uint64_t scatter_ns);
 void transfer_recv_tick(struct transfer_recv *recv, uint64_t now_ns);

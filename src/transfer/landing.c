@@ -82,7 +82,7 @@ static kvf_error *check_piece(const struct transfer_recv_leg *leg, const struct 
 static struct transfer_landing *admit(struct transfer_link *link, const struct wire_piece *piece, uint64_t payload_bytes) {
   struct transfer *transfer = link->transfer;
   struct transfer_recv_leg *leg = transfer_recv_leg_find(link, piece->room);
-  if (!leg || leg->recv->failing || leg->recv->over) {
+  if (!leg || leg->recv->opening != piece->opening || leg->recv->failing || leg->recv->over) {
     waste_grant(link, piece);
     return NULL;
   }
@@ -174,6 +174,8 @@ static void finish_landing(struct transfer_landing *landing, uint64_t scatter_ns
     landing->leg = NULL;
     free_landing(landing);
     transfer_recv_piece_done(leg, &piece, scatter_ns);
+    /* The same piece may have been scattered twice, and the other time have made the room whole while this one was busy. */
+    transfer_recv_settle(leg->recv);
     return;
   }
   leave_room(landing);
@@ -209,7 +211,7 @@ static struct transfer_landing *find_placed(struct transfer_link *link, const st
   BASE_LIST_EACH(&link->landings, node) {
     struct transfer_landing *landing = BASE_CONTAINER(node, struct transfer_landing, node);
     if (!landing->scattering && landing->piece.room == piece->room && landing->piece.sequence == piece->sequence &&
-        landing->piece.attempt == piece->attempt)
+        landing->piece.attempt == piece->attempt && landing->piece.opening == piece->opening)
       return landing;
   }
   return NULL;

@@ -37,15 +37,15 @@ void transfer_link_ack(struct transfer_link *link, const struct wire_ack_entry *
   transfer_link_dirty(link);
 }
 
-void transfer_link_post_fail(struct transfer_link *link, uint64_t room, bool by_receiver, const kvf_error *error) {
+void transfer_link_post_fail(struct transfer_link *link, uint64_t room, uint32_t opening, bool by_receiver, const kvf_error *error) {
   if (link->lost) return;
-  wire_fail_encode(transfer_link_out(link), &(struct wire_fail){.room = room, .by_receiver = by_receiver, .error = (kvf_error *)error});
+  wire_fail_encode(transfer_link_out(link), &(struct wire_fail){.room = room, .opening = opening, .by_receiver = by_receiver, .error = (kvf_error *)error});
 }
 
-void transfer_link_refuse_open(struct transfer_link *link, uint64_t room, const kvf_error *error) {
+void transfer_link_refuse_open(struct transfer_link *link, uint64_t room, uint32_t opening, const kvf_error *error) {
   if (link->lost) return;
-  transfer_link_post_fail(link, room, false, error);
-  wire_fail_ack_encode(transfer_link_out(link), &(struct wire_fail_ack){.room = room});
+  transfer_link_post_fail(link, room, opening, false, error);
+  wire_fail_ack_encode(transfer_link_out(link), &(struct wire_fail_ack){.room = room, .opening = opening});
 }
 
 void transfer_link_flush(struct transfer_link *link) {
@@ -272,9 +272,9 @@ static kvf_error *returned(struct transfer_link *link, const struct wire_return 
 
 static void fail_arrived(struct transfer_link *link, const struct wire_fail *message) {
   if (message->by_receiver)
-    transfer_send_failed_by(link, message->room, message->error);
+    transfer_send_failed_by(link, message);
   else
-    transfer_recv_failed_by(link, message->room, message->error);
+    transfer_recv_failed_by(link, message);
 }
 
 #define DECODE(noun)                \
@@ -303,7 +303,7 @@ kvf_error *transfer_link_message(struct transfer_link *link, uint8_t type, const
     case WIRE_FINAL: { DECODE(final); transfer_recv_final(link, &final_message); break; }
     case WIRE_DONE: { DECODE(done); transfer_send_done_by(link, &done_message); break; }
     case WIRE_FAIL: { DECODE(fail); fail_arrived(link, &fail_message); break; }
-    case WIRE_FAIL_ACK: { DECODE(fail_ack); transfer_recv_fenced(link, fail_ack_message.room); break; }
+    case WIRE_FAIL_ACK: { DECODE(fail_ack); transfer_recv_fenced(link, &fail_ack_message); break; }
     case WIRE_ACK: {
       DECODE(ack);
       for (uint32_t i = 0; i < ack_message.ack_count; i++) transfer_piece_acked(link, &ack_message.acks[i]);

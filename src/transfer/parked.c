@@ -25,9 +25,9 @@ static void free_parked(struct transfer_parked *parked) {
   base_free(parked);
 }
 
-static void refuse(struct transfer_link *link, uint64_t room, kvf_status status, const char *why) {
+static void refuse(struct transfer_link *link, uint64_t room, uint32_t opening, kvf_status status, const char *why) {
   kvf_error *error = base_error_add(BASE_ERROR(status, NULL, "%s", why), "room", "%llu", (unsigned long long)room);
-  transfer_link_refuse_open(link, room, error);
+  transfer_link_refuse_open(link, room, opening, error);
   kvf_error_free(error);
 }
 
@@ -53,15 +53,18 @@ static struct transfer_parked *park(struct transfer_link *link, uint64_t room) {
   return parked;
 }
 
-/* What this peer said of the room before is overtaken. */
-static void forget_earlier(struct transfer_link *link, uint64_t room) {
+/* What this peer said of the room before is overtaken. True when there was anything. */
+static bool forget_earlier(struct transfer_link *link, uint64_t room) {
   struct transfer *transfer = link->transfer;
+  bool found = false;
   for (struct transfer_parked *parked = base_map_get(&transfer->parked_by_room, room), *next; parked; parked = next) {
     next = parked->next_same_room;
     if (parked->link != link) continue;
+    found = true;
     unlink_parked(transfer, parked);
     free_parked(parked);
   }
+  return found;
 }
 
 void transfer_park_open(struct transfer_link *link, const struct wire_open *open) {
@@ -77,12 +80,12 @@ void transfer_park_open(struct transfer_link *link, const struct wire_open *open
     unlink_parked(link->transfer, parked);
     free_parked(parked);
   }
-  refuse(link, open->room, KVF_BACKPRESSURE, "too many rooms of this peer wait for their sender");
+  refuse(link, open->room, open->opening, KVF_BACKPRESSURE, "too many rooms of this peer wait for their sender");
 }
 
-void transfer_park_failure(struct transfer_link *link, uint64_t room, kvf_error *error) {
-  forget_earlier(link, room);
-  struct transfer_parked *parked = park(link, room);
+void transfer_park_failure(struct transfer_link *link, uint64_t room, bool known, kvf_error *error) {
+  bool waited = forget_earlier(link, room);
+  struct transfer_parked *parked = waited || !known ? park(link, room) : NULL;
   if (parked)
     parked->failure = error;
   else
@@ -118,7 +121,7 @@ void transfer_parked_expire(struct transfer *transfer, uint64_t now_ns) {
     struct transfer_parked *parked = BASE_CONTAINER(transfer->parked.next, struct transfer_parked, node);
     if (now_ns - parked->parked_ns < TRANSFER_PARKED_TTL_NS) return;
     unlink_parked(transfer, parked);
-    if (!parked->failure) refuse(parked->link, parked->open.room, KVF_UNKNOWN_ROOM, "the sender never opened this room");
+    if (!parked->failure) refuse(parked->link, parked->open.room, parked->open.opening, KVF_UNKNOWN_ROOM, "the sender never opened this room");
     free_parked(parked);
   }
 }

@@ -64,6 +64,10 @@ static bool end_if_closed(struct transfer_piece *piece) {
 static void finish_piece(struct transfer_piece *piece) {
   struct transfer_leg *leg = piece->leg;
   struct transfer_send *send = leg->send;
+  /* The first attempt's extent was read out. A later one's may never be claimed, since an earlier one has counted: it goes back, and a refusal
+   * means that it has landed too. */
+  if (piece->attempt == 1) piece->has_credit = false;
+  give_credit_back(piece);
   leg->bytes_acked += piece->bytes;
   send->result.bytes += piece->bytes;
   send->result.pieces++;
@@ -204,6 +208,7 @@ static void encode_header(const struct transfer_piece *piece, uint8_t header[WIR
   wire_piece_encode(&(struct wire_piece){.room = piece->leg->send->room,
                                          .sequence = piece->sequence,
                                          .attempt = piece->attempt,
+                                         .opening = piece->leg->opening,
                                          .plan = piece->leg->plan->id,
                                          .direct = piece->direct,
                                          .cut_first = piece->cut.cut_first,
@@ -294,7 +299,10 @@ static void copy_done(struct transfer_job *job) {
   if (piece->mapped) piece->leg->link->mapped_jobs--;
   set_busy(piece, false);
   if (end_if_closed(piece)) return;
-  send_copied(piece);
+  if (piece->acked)
+    finish_piece(piece);
+  else
+    send_copied(piece);
 }
 
 void transfer_piece_sent(void *context, void *tag, kvf_error *error) {
@@ -463,7 +471,6 @@ void transfer_piece_acked(struct transfer_link *link, const struct wire_ack_entr
   }
   leg->send->result.scatter_ns += (uint64_t)ack->scatter_us * 1000;
   piece->acked = true;
-  piece->has_credit = false;
   if (!piece->busy) finish_piece(piece);
 }
 

@@ -61,6 +61,7 @@ static void post_final(struct transfer_leg *leg) {
   if (leg->final_sent || !send->final || leg->cursor_open || leg->chunk_index < send->chunk_count) return;
   leg->final_sent = true;
   wire_final_encode(transfer_link_out(leg->link), &(struct wire_final){.room = send->room,
+                                                                       .opening = leg->opening,
                                                                        .token_first = send->token_first,
                                                                        .token_end = send->token_end,
                                                                        .piece_count = leg->next_sequence,

@@ -22,6 +22,7 @@ kvf_status transfer_recv_open(struct transfer *transfer, const kvf_recv_options 
   recv->user_tag = options->user_tag;
   recv->token_first = options->token_first;
   recv->token_end = options->token_end;
+  recv->opening = ++transfer->next_opening;
   recv->aux_leg = UINT32_MAX;
   recv->opened_ns = recv->last_progress_ns = base_clock_ns();
   recv->progress_limit_ns = options->progress_ns ? options->progress_ns : transfer->progress_ns;
@@ -162,6 +163,7 @@ static bool pools_are_exposed(const struct transfer *transfer) {
 static void post_open(const struct transfer_recv *recv, const struct transfer_recv_leg *leg) {
   const struct transfer *transfer = recv->transfer;
   struct wire_open open = {.room = recv->room,
+                           .opening = recv->opening,
                            .plan = leg->plan->id,
                            .receiver_count = transfer->rank_count,
                            .token_first = recv->token_first,
@@ -263,7 +265,7 @@ static bool keep_aux(struct transfer_recv *recv, uint32_t leg_index, const struc
 
 void transfer_recv_final(struct transfer_link *link, const struct wire_final *final) {
   struct transfer_recv_leg *leg = transfer_recv_leg_find(link, final->room);
-  if (!leg || leg->final || leg->recv->failing) {
+  if (!leg || leg->recv->opening != final->opening || leg->final || leg->recv->failing) {
     stats_counter_add(&link->transfer->counters->messages_refused, 1);
     return;
   }
@@ -297,7 +299,7 @@ void transfer_recv_fail(struct transfer_recv *recv, kvf_error *error, const stru
   bool fenced = true;
   for (uint32_t i = 0; i < recv->leg_count; i++) {
     struct transfer_recv_leg *leg = &recv->legs[i];
-    if (leg->link != except) transfer_link_post_fail(leg->link, recv->room, true, error);
+    if (leg->link != except) transfer_link_post_fail(leg->link, recv->room, recv->opening, true, error);
     transfer_landings_detach(leg);
     fenced = fenced && !leg->fence_needed;
   }
@@ -328,20 +330,20 @@ void transfer_recv_settle(struct transfer_recv *recv) {
   recv->transfer->turn_due = true;
 }
 
-void transfer_recv_failed_by(struct transfer_link *link, uint64_t room, kvf_error *error) {
-  struct transfer_recv_leg *leg = transfer_recv_leg_find(link, room);
-  if (leg) {
-    transfer_recv_fail(leg->recv, transfer_peer_failed(link, room, error), link);
+void transfer_recv_failed_by(struct transfer_link *link, const struct wire_fail *fail) {
+  struct transfer_recv_leg *leg = transfer_recv_leg_find(link, fail->room);
+  if (leg && leg->recv->opening == fail->opening) {
+    transfer_recv_fail(leg->recv, transfer_peer_failed(link, fail->room, fail->error), link);
   } else {
-    /* Ended here already, or never opened: then its OPEN will be answered. */
+    /* Of a life that has ended here already. */
     stats_counter_add(&link->transfer->counters->messages_refused, 1);
-    kvf_error_free(error);
+    kvf_error_free(fail->error);
   }
 }
 
-void transfer_recv_fenced(struct transfer_link *link, uint64_t room) {
-  struct transfer_recv_leg *leg = transfer_recv_leg_find(link, room);
-  if (!leg) return;
+void transfer_recv_fenced(struct transfer_link *link, const struct wire_fail_ack *ack) {
+  struct transfer_recv_leg *leg = transfer_recv_leg_find(link, ack->room);
+  if (!leg || leg->recv->opening != ack->opening) return;
   leg->fence_needed = false;
   transfer_recv_settle(leg->recv);
 }

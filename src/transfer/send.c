@@ -111,6 +111,7 @@ static struct transfer_leg *create_leg(struct transfer_link *link, struct transf
   leg->send = send;
   leg->link = link;
   leg->plan = transfer_plan_find(&link->send_plans, open->plan);
+  leg->opening = open->opening;
   leg->token_first = open->token_first;
   leg->token_end = open->token_end;
   leg->may_direct = open->page_list_count > 0;
@@ -154,12 +155,12 @@ void transfer_send_opened_by(struct transfer_link *link, const struct wire_open 
   struct transfer *transfer = link->transfer;
   struct transfer_send *send = base_map_get(&transfer->sends_by_room, open->room);
   if (!send) {
-    const kvf_error *failure = transfer_ended_untold(link, open->room);
+    const kvf_error *failure = transfer_ended_untold(link, open->room, open->opening);
     if (failure) {
-      transfer_link_refuse_open(link, open->room, failure);
+      transfer_link_refuse_open(link, open->room, open->opening, failure);
     } else if (transfer->draining) {
       kvf_error *error = BASE_ERROR(KVF_DRAINING, NULL, "this rank takes no new rooms");
-      transfer_link_refuse_open(link, open->room, error);
+      transfer_link_refuse_open(link, open->room, open->opening, error);
       kvf_error_free(error);
     } else {
       transfer_park_open(link, open);
@@ -167,14 +168,14 @@ void transfer_send_opened_by(struct transfer_link *link, const struct wire_open 
     return;
   }
   if (send->failing) {
-    transfer_link_refuse_open(link, open->room, send->error);
+    transfer_link_refuse_open(link, open->room, open->opening, send->error);
     return;
   }
   kvf_error *error = check_open(link, send, open);
   struct transfer_leg *leg = error ? NULL : create_leg(link, send, open);
   if (!error && !leg) error = BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a leg");
   if (error) {
-    transfer_link_refuse_open(link, open->room, error);
+    transfer_link_refuse_open(link, open->room, open->opening, error);
     transfer_send_fail(send, error, link);
     return;
   }
@@ -204,7 +205,7 @@ void transfer_send_fail(struct transfer_send *send, kvf_error *error, const stru
   send->failing_since_ns = base_clock_ns();
   BASE_LIST_EACH(&send->legs, node) {
     struct transfer_leg *leg = BASE_CONTAINER(node, struct transfer_leg, send_node);
-    if (!leg->done && leg->link != except) transfer_link_post_fail(leg->link, send->room, false, error);
+    if (!leg->done && leg->link != except) transfer_link_post_fail(leg->link, send->room, leg->opening, false, error);
     close_leg(leg);
   }
   if (send->busy_count)
@@ -251,19 +252,21 @@ static bool has_leg(const struct transfer_send *send, const struct transfer_link
   return false;
 }
 
-void transfer_send_failed_by(struct transfer_link *link, uint64_t room, kvf_error *error) {
-  struct transfer_send *send = base_map_get(&link->transfer->sends_by_room, room);
-  if (!send || send->failing) {
-    /* With a leg towards that rank, copies may still be writing into its pages: the end of the send says so. */
-    if (!send || !has_leg(send, link)) wire_fail_ack_encode(transfer_link_out(link), &(struct wire_fail_ack){.room = room});
-    if (!send && !transfer_ended_is_known(link, room)) {
-      transfer_park_failure(link, room, error);
-      return;
-    }
-    kvf_error_free(error);
+void transfer_send_failed_by(struct transfer_link *link, const struct wire_fail *fail) {
+  struct transfer_send *send = base_map_get(&link->transfer->sends_by_room, fail->room);
+  bool has = send && has_leg(send, link);
+  /* It may speak of an earlier life, whose end it had not heard of yet. */
+  bool known = transfer_ended_is_known(link, fail->room, fail->opening);
+  if (send && !send->failing && (has || !known)) {
+    transfer_send_fail(send, transfer_peer_failed(link, fail->room, fail->error), link);
     return;
   }
-  transfer_send_fail(send, transfer_peer_failed(link, room, error), link);
+  /* With a leg towards that rank, copies may still be writing into its pages: the end of the send says so. */
+  if (!has) wire_fail_ack_encode(transfer_link_out(link), &(struct wire_fail_ack){.room = fail->room, .opening = fail->opening});
+  if (send)
+    kvf_error_free(fail->error);
+  else
+    transfer_park_failure(link, fail->room, known, fail->error);
 }
 
 void transfer_send_link_lost(struct transfer_send *send, struct transfer_link *link) {
@@ -285,7 +288,7 @@ void transfer_send_free(struct transfer_send *send) {
   while (!base_list_empty(&send->legs)) {
     struct transfer_leg *leg = BASE_CONTAINER(base_list_pop_front(&send->legs), struct transfer_leg, send_node);
     /* The word that nothing of this room is on its way any more. */
-    if (!leg->done && !leg->link->lost) wire_fail_ack_encode(transfer_link_out(leg->link), &(struct wire_fail_ack){.room = send->room});
+    if (!leg->done && !leg->link->lost) wire_fail_ack_encode(transfer_link_out(leg->link), &(struct wire_fail_ack){.room = send->room, .opening = leg->opening});
     transfer_pages_fini(&leg->target_pages);
     leg->link->uses--;
     base_free(leg);

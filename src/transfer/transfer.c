@@ -176,7 +176,7 @@ static bool has_failed_piece(const struct transfer_leg *leg) {
 static bool has_retries(const struct transfer *transfer) {
   BASE_LIST_EACH(&transfer->links, node) {
     const struct transfer_link *link = BASE_CONTAINER(node, struct transfer_link, node);
-    if (link->route.state == ROUTE_BACKOFF && !base_list_empty(&link->ready)) return true;
+    if (link->route.state == ROUTE_BACKOFF && (link->flying || !base_list_empty(&link->ready))) return true;
   }
   BASE_LIST_EACH(&transfer->sends, node) {
     struct transfer_send *send = BASE_CONTAINER(node, struct transfer_send, node);

@@ -164,6 +164,8 @@ struct wire_plan {
 struct wire_open {
   uint64_t room;
   uint32_t plan;
+  uint32_t opening;        /* rises with each OPEN of this receiver; pieces, FINAL, FAIL and FAIL_ACK repeat it, so that two lives of one room
+                              on a session are told apart */
   uint32_t receiver_count; /* ranks of the receiving instance that open this room here */
   uint64_t token_first, token_end;
   uint32_t page_list_count;
@@ -228,6 +230,7 @@ struct wire_refresh {
 /* Everything of the room has been cut into pieces. */
 struct wire_final {
   uint64_t room;
+  uint32_t opening;
   uint64_t token_first, token_end; /* what was posted, over all chunks */
   uint32_t piece_count;            /* sequences 0 … piece_count-1 to this receiver */
   uint64_t bytes;
@@ -237,12 +240,14 @@ struct wire_final {
 
 struct wire_fail {
   uint64_t room;
+  uint32_t opening;
   uint32_t by_receiver; /* 1: the receiving rank failed it, 0: the sending one; one id may be both between two ranks */
   kvf_error *error; /* as in wire_refuse */
 };
 
 struct wire_fail_ack {
   uint64_t room;
+  uint32_t opening;
 };
 
 /* The header that travels with each piece through a provider: WIRE_PIECE_BYTES, with a magic and a check word over itself so that
@@ -251,6 +256,7 @@ struct wire_piece {
   uint64_t room;
   uint32_t sequence;
   uint32_t attempt;
+  uint32_t opening;
   uint32_t plan;
   uint32_t direct; /* 1: into the receiver's pages, no grant */
   uint32_t cut_first, cut_count;

@@ -39,6 +39,7 @@ kvf_status wire_plan_decode(const uint8_t *payload, size_t payload_bytes, struct
 void wire_open_encode(struct wire_buffer *buffer, const struct wire_open *message) {
   size_t frame_at = wire_frame_begin(buffer, WIRE_OPEN);
   wire_put_u64(buffer, message->room);
+  wire_put_u32(buffer, message->opening);
   wire_put_u32(buffer, message->plan);
   wire_put_u32(buffer, message->receiver_count);
   wire_put_u64(buffer, message->token_first);
@@ -52,6 +53,7 @@ kvf_status wire_open_decode(const uint8_t *payload, size_t payload_bytes, struct
   struct wire_reader reader = wire_reader_open("OPEN", payload, payload_bytes, scratch);
   struct wire_open message = {0};
   message.room = wire_get_u64(&reader, "room");
+  message.opening = wire_get_u32(&reader, "opening");
   message.plan = wire_get_u32(&reader, "plan");
   message.receiver_count = wire_get_u32(&reader, "receiver_count");
   message.token_first = wire_get_u64(&reader, "token_first");
@@ -232,6 +234,7 @@ kvf_status wire_refresh_decode(const uint8_t *payload, size_t payload_bytes, str
 void wire_final_encode(struct wire_buffer *buffer, const struct wire_final *message) {
   size_t frame_at = wire_frame_begin(buffer, WIRE_FINAL);
   wire_put_u64(buffer, message->room);
+  wire_put_u32(buffer, message->opening);
   wire_put_u64(buffer, message->token_first);
   wire_put_u64(buffer, message->token_end);
   wire_put_u32(buffer, message->piece_count);
@@ -245,6 +248,7 @@ kvf_status wire_final_decode(const uint8_t *payload, size_t payload_bytes, struc
   struct wire_reader reader = wire_reader_open("FINAL", payload, payload_bytes, scratch);
   struct wire_final message = {0};
   message.room = wire_get_u64(&reader, "room");
+  message.opening = wire_get_u32(&reader, "opening");
   message.token_first = wire_get_u64(&reader, "token_first");
   message.token_end = wire_get_u64(&reader, "token_end");
   message.piece_count = wire_get_u32(&reader, "piece_count");
@@ -259,6 +263,7 @@ kvf_status wire_final_decode(const uint8_t *payload, size_t payload_bytes, struc
 void wire_fail_encode(struct wire_buffer *buffer, const struct wire_fail *message) {
   size_t frame_at = wire_frame_begin(buffer, WIRE_FAIL);
   wire_put_u64(buffer, message->room);
+  wire_put_u32(buffer, message->opening);
   wire_put_u32(buffer, message->by_receiver);
   wire_put_error(buffer, message->error);
   wire_frame_end(buffer, frame_at);
@@ -269,6 +274,7 @@ kvf_status wire_fail_decode(const uint8_t *payload, size_t payload_bytes, struct
   struct wire_reader reader = wire_reader_open("FAIL", payload, payload_bytes, scratch);
   struct wire_fail message = {0};
   message.room = wire_get_u64(&reader, "room");
+  message.opening = wire_get_u32(&reader, "opening");
   message.by_receiver = wire_get_u32(&reader, "by_receiver");
   message.error = wire_get_error(&reader, "error");
   if (!reader.error) *message_out = message;
@@ -278,6 +284,7 @@ kvf_status wire_fail_decode(const uint8_t *payload, size_t payload_bytes, struct
 void wire_fail_ack_encode(struct wire_buffer *buffer, const struct wire_fail_ack *message) {
   size_t frame_at = wire_frame_begin(buffer, WIRE_FAIL_ACK);
   wire_put_u64(buffer, message->room);
+  wire_put_u32(buffer, message->opening);
   wire_frame_end(buffer, frame_at);
 }
 
@@ -286,6 +293,7 @@ kvf_status wire_fail_ack_decode(const uint8_t *payload, size_t payload_bytes, st
   struct wire_reader reader = wire_reader_open("FAIL_ACK", payload, payload_bytes, scratch);
   struct wire_fail_ack message = {0};
   message.room = wire_get_u64(&reader, "room");
+  message.opening = wire_get_u32(&reader, "opening");
   if (!reader.error) *message_out = message;
   return wire_reader_close(&reader, error_out);
 }

@@ -1,7 +1,7 @@
 /* The piece header: twelve words, the last one a mix of the others, so that no single damaged or shifted word is believed.
  *
  *   offset  0  magic "KVFP", direct     32  cut_count, token_count      64  checksum of the payload
- *           8  room                     40  token_first                 72  0
+ *           8  room                     40  token_first                 72  opening, 0
  *          16  sequence, attempt        48  grant, grant_generation     80  0
  *          24  plan, cut_first          56  bytes                       88  check word
  * Pairs are 4 bytes each. The zeros are covered by the check word and otherwise ignored, for fields of later versions. */
@@ -32,7 +32,8 @@ void wire_piece_encode(const struct wire_piece *piece, uint8_t bytes_out[WIRE_PI
   wire_store(bytes_out + 52, piece->grant_generation, 4);
   wire_store(bytes_out + 56, piece->bytes, 8);
   wire_store(bytes_out + 64, piece->checksum, 8);
-  wire_store(bytes_out + 72, 0, 8);
+  wire_store(bytes_out + 72, piece->opening, 4);
+  wire_store(bytes_out + 76, 0, 4);
   wire_store(bytes_out + 80, 0, 8);
   wire_store(bytes_out + CHECK_AT, mix_words(bytes_out), 8);
 }
@@ -51,6 +52,7 @@ kvf_status wire_piece_decode(const uint8_t bytes[WIRE_PIECE_BYTES], struct wire_
       .room = wire_load(bytes + 8, 8),
       .sequence = (uint32_t)wire_load(bytes + 16, 4),
       .attempt = (uint32_t)wire_load(bytes + 20, 4),
+      .opening = (uint32_t)wire_load(bytes + 72, 4),
       .plan = (uint32_t)wire_load(bytes + 24, 4),
       .direct = direct,
       .cut_first = (uint32_t)wire_load(bytes + 28, 4),

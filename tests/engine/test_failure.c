@@ -481,6 +481,49 @@ static void nothing_is_written_after_the_end(void **state) { /* C95, C100 */
   }
 }
 
+/* The same room number again, the moment both sides have ended it: nothing of its former life may count or land. */
+static void a_room_that_is_opened_again_is_another_room(void **state) {
+  for (uint32_t way = KVF_WAY_STAGED; way <= KVF_WAY_DIRECT; way++) {
+    if (way == KVF_WAY_DIRECT && strstr(fabrics, "rdma")) continue;
+    struct rig_options options = quick_options();
+    options.engine.way = way;
+    options.engine.piece_bytes = 16 << 10;
+    options.head_bytes = 256;
+    open_pair(options);
+    uint64_t random = 11;
+    for (uint64_t life = 1; life <= 60; life++) {
+      bool given_up = life % 2;
+      rig_pages_draw(&pair.rig, &pair.rig.options.prefill, 0, 500, &pair.source);
+      rig_pages_draw(&pair.rig, &pair.rig.options.decode, 0, 500, &pair.target);
+      rig_fill(&pair.rig.prefill[0], life, &pair.source, 0, 500);
+      pair.recv = rig_recv_open(&pair.rig, &pair.rig.decode[0], ROOM, &pair.target, 0, 500);
+      pair.send = rig_send_open(&pair.rig.prefill[0], ROOM);
+      rig_send_post(pair.send, &pair.source, 0, 500, true);
+      if (given_up) {
+        usleep((useconds_t)(random = random * 6364136223846793005ull + 1442695040888963407ull) % 600);
+        if (life % 4 == 1)
+          kvf_recv_cancel(pair.recv, NULL);
+        else
+          kvf_send_cancel(pair.send, NULL);
+      }
+      kvf_event received = rig_wait(pair.rig.decode[0].engine, KVF_EVENT_RECV_END);
+      kvf_event sent = rig_wait(pair.rig.prefill[0].engine, KVF_EVENT_SEND_END);
+      if (!given_up) {
+        if (received.error) rig_print_error(received.error);
+        assert_int_equal(received.status, KVF_OK);
+        assert_int_equal(sent.status, KVF_OK);
+        assert_int_equal(rig_check(&pair.rig.decode[0], life, &pair.target, 0, 500), 0);
+      }
+      memset(pair.rig.decode[0].pool, 0, pair.rig.decode[0].pool_bytes);
+      kvf_error_free(received.error);
+      kvf_error_free(sent.error);
+      kvf_send_close(pair.send);
+      kvf_recv_close(pair.recv);
+    }
+    rig_close(&pair.rig);
+  }
+}
+
 int main(int count, char **arguments) {
   if (count > 1) fabrics = arguments[1];
   const struct CMUnitTest tests[] = {
@@ -500,6 +543,7 @@ int main(int count, char **arguments) {
       cmocka_unit_test(draining_refuses_new_rooms_and_finishes_old_ones),
       cmocka_unit_test(a_restarted_peer_serves_again),
       cmocka_unit_test(nothing_is_written_after_the_end),
+      cmocka_unit_test(a_room_that_is_opened_again_is_another_room),
   };
   printf("fabrics: %s\n", fabrics);
   return cmocka_run_group_tests(tests, NULL, NULL);

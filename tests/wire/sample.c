@@ -215,6 +215,7 @@ static void build_pages(struct sample *sample, uint32_t *pages, uint32_t page_co
 }
 static void build_open(struct sample *sample, struct wire_open *message) {
   message->room = number(sample);
+  message->opening = number32(sample);
   message->plan = number32(sample);
   message->receiver_count = number32(sample);
   message->token_first = number(sample);
@@ -229,7 +230,7 @@ static void build_open(struct sample *sample, struct wire_open *message) {
   }
 }
 static void describe_open(FILE *out, const struct wire_open *message) {
-  N64(room), N32(plan), N32(receiver_count), N64(token_first), N64(token_end), N32(page_list_count);
+  N64(room), N32(opening), N32(plan), N32(receiver_count), N64(token_first), N64(token_end), N32(page_list_count);
   for (uint32_t i = 0; i < message->page_list_count; i++) {
     const kvf_page_list *list = &message->page_lists[i];
     fprintf(out, "page_list=%u first_token=%" PRIu64 " pages=", list->page_list, list->first_token);
@@ -310,6 +311,7 @@ static void describe_refresh(FILE *out, const struct wire_refresh *message) {
 
 static void build_final(struct sample *sample, struct wire_final *message) {
   message->room = number(sample);
+  message->opening = number32(sample);
   message->token_first = number(sample);
   message->token_end = number(sample);
   message->piece_count = number32(sample);
@@ -318,23 +320,24 @@ static void build_final(struct sample *sample, struct wire_final *message) {
   message->aux = random_bytes(sample, message->aux_bytes);
 }
 static void describe_final(FILE *out, const struct wire_final *message) {
-  N64(room), N64(token_first), N64(token_end), N32(piece_count), N64(bytes);
+  N64(room), N32(opening), N64(token_first), N64(token_end), N32(piece_count), N64(bytes);
   print_bytes(out, "aux", message->aux, message->aux_bytes);
 }
 
 static void build_fail(struct sample *sample, struct wire_fail *message) {
-  *message = (struct wire_fail){.room = number(sample), .by_receiver = number32(sample), .error = random_error(sample)};
+  *message = (struct wire_fail){.room = number(sample), .opening = number32(sample), .by_receiver = number32(sample), .error = random_error(sample)};
 }
 static void describe_fail(FILE *out, const struct wire_fail *message) {
-  N64(room), N32(by_receiver);
+  N64(room), N32(opening), N32(by_receiver);
   print_error(out, message->error);
 }
 
 static void build_fail_ack(struct sample *sample, struct wire_fail_ack *message) {
   message->room = number(sample);
+  message->opening = number32(sample);
 }
 static void describe_fail_ack(FILE *out, const struct wire_fail_ack *message) {
-  N64(room);
+  N64(room), N32(opening);
 }
 
 /* The same four functions for every message, with the union in place of the message's own type. */

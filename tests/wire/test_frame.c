@@ -85,7 +85,8 @@ static struct wire_piece random_piece(uint64_t *random) {
                              .grant = (uint32_t)base_random_next(random),
                              .grant_generation = (uint32_t)base_random_next(random),
                              .bytes = base_random_next(random),
-                             .checksum = base_random_next(random)};
+                             .checksum = base_random_next(random),
+                             .opening = (uint32_t)base_random_next(random)};
 }
 
 static void assert_pieces_equal(const struct wire_piece *a, const struct wire_piece *b) {
@@ -102,6 +103,7 @@ static void assert_pieces_equal(const struct wire_piece *a, const struct wire_pi
   assert_int_equal(a->grant_generation, b->grant_generation);
   assert_int_equal(a->bytes, b->bytes);
   assert_int_equal(a->checksum, b->checksum);
+  assert_int_equal(a->opening, b->opening);
 }
 
 static void a_piece_header_comes_back_whole(void **state) {

@@ -199,7 +199,8 @@ static void a_piece_header_is_as_it_was_released(void **state) {
                              .grant = 91,
                              .grant_generation = 4,
                              .bytes = 262144,
-                             .checksum = 0xdeadbeefcafef00d};
+                             .checksum = 0xdeadbeefcafef00d,
+                             .opening = 77};
   uint8_t bytes[WIRE_PIECE_BYTES];
   wire_piece_encode(&piece, bytes);
   if (getenv("KVF_UPDATE_GOLDEN")) {
@@ -214,6 +215,7 @@ static void a_piece_header_is_as_it_was_released(void **state) {
   assert_int_equal(again.room, 0x1122334455667788);
   assert_int_equal(again.grant_generation, 4);
   assert_int_equal(again.checksum, 0xdeadbeefcafef00d);
+  assert_int_equal(again.opening, 77);
 }
 
 static int free_golden(void **state) {

@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "wire/message.h"
 
-enum { PAGES = 15000, EMPTY_OPEN_BYTES = WIRE_FRAME_BYTES + 36, LIST_BYTES = 20 };
+enum { PAGES = 15000, EMPTY_OPEN_BYTES = WIRE_FRAME_BYTES + 40, LIST_BYTES = 20 };
 
 static struct wire_buffer encode_pages(const uint32_t *pages, uint32_t page_count) {
   struct wire_buffer buffer = {0};
@@ -73,8 +73,8 @@ static void the_largest_list_travels(void **state) {
 
 /* An OPEN with hand-made lists: @p runs is used for each. The scratch shows what was allocated. */
 static kvf_status decode_runs(uint32_t list_count, uint32_t page_count, const void *runs, uint8_t run_bytes, bool *allocated_out) {
-  uint8_t payload[36 + KVF_PAGE_LIST_LIMIT * (LIST_BYTES + 32)] = {0};
-  uint8_t *at = payload + 32;
+  uint8_t payload[40 + KVF_PAGE_LIST_LIMIT * (LIST_BYTES + 32)] = {0};
+  uint8_t *at = payload + 36;
   *at = (uint8_t)list_count;
   at += 4;
   for (uint32_t i = 0; i < list_count; i++) {
