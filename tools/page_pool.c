@@ -29,6 +29,7 @@ static int compare_pages(const void *left, const void *right) {
 
 bool page_pool_take(struct page_pool *pool, uint32_t count, uint32_t *pages_out) {
   if (pool->free_count < count) return false;
+  if (count == 0) return true; /* and pages_out may be NULL */
   if (pool->in_order) {
     pool->free_count -= count;
     memcpy(pages_out, pool->free + pool->free_count, count * sizeof *pages_out);
