@@ -166,6 +166,9 @@ static void test_twenty_thousand_regions(void **state) {
   for (uint32_t i = 0; i < MANY; i++) assert_true(memory_table_remove(*state, regions[order[i]]));
   uint64_t elapsed_ns = base_clock_ns() - start_ns;
   print_message("%d regions: %.1f ms\n", MANY, (double)elapsed_ns / 1e6);
+#ifdef __SANITIZE_THREAD__
+  elapsed_ns /= 10; /* it slows every access */
+#endif
   assert_true(elapsed_ns < BASE_NS_PER_S);
 }
 
