@@ -1,4 +1,4 @@
-/* One request's KV cache from a prefill process to a decode process, in about a hundred lines.
+/* One request's KV cache from a prefill process to a decode process, from opening the engines to reading the result.
  * The model is a toy (2 layers, 4 KV heads, 16 bytes a head); the prefill rank holds all heads, the decode rank other pages. */
 #include <kvferry/kvferry.h>
 #include <stdio.h>
