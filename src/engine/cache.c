@@ -130,7 +130,8 @@ static void run_cache_open(kvf_engine *engine, struct engine_command *base) {
 }
 
 kvf_status engine_cache_open(kvf_engine *engine, const kvf_cache_options *options, kvf_cache **cache_out, kvf_error **error_out) {
-  if (layout_planes_validate(options->planes, options->plane_count, error_out) != KVF_OK) return KVF_INVALID;
+  kvf_status status = layout_planes_validate(options->planes, options->plane_count, error_out);
+  if (status != KVF_OK) return status;
   struct kvf_cache *cache = copy_cache(engine, options);
   struct cache_command *command = base_calloc(1, sizeof *command);
   kvf_error *error = cache && command ? NULL : BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a cache");

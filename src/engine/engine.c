@@ -202,8 +202,9 @@ static void run_loop_out(kvf_engine *engine) {
 }
 
 kvf_status engine_open(const kvf_engine_options *options, kvf_engine **engine_out, kvf_error **error_out) {
-  kvf_engine *engine = create_engine(options, error_out);
-  if (!engine) return error_out ? kvf_error_status(*error_out) : KVF_INVALID;
+  kvf_error *error = NULL;
+  kvf_engine *engine = create_engine(options, &error);
+  if (!engine) return base_error_give(error, error_out);
   kvf_status status = open_parts(engine, error_out);
   if (status == KVF_OK) {
     sigset_t all, before;

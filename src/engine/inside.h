@@ -183,7 +183,6 @@ void engine_chunks_drop(kvf_send *send);
 /* room.c */
 void engine_room_event(void *context, void *user, const kvf_event *event);
 void engine_waiting_check(kvf_engine *engine);
-void engine_waiting_refused(kvf_engine *engine, const kvf_peer *peer);
 
 /* loop.c */
 kvf_status engine_loop_open(kvf_engine *engine, kvf_error **error_out);

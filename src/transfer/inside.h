@@ -123,7 +123,6 @@ struct transfer_route {
   enum { ROUTE_IDLE, ROUTE_CONNECTING, ROUTE_READY, ROUTE_BACKOFF } state;
   uint64_t peer_token; /* what the peer told us to connect with */
   struct transfer_provider_address addresses[TRANSFER_PROVIDER_LIMIT];
-  bool offered;
   uint32_t candidate; /* index into transfer->fabrics */
   uint32_t failures;  /* of this candidate in a row */
   uint64_t retry_at_ns;

@@ -33,8 +33,6 @@ kvf_status transfer_recv_open(struct transfer *transfer, const kvf_recv_options 
   return KVF_OK;
 }
 
-bool transfer_recv_bound(const struct transfer_recv *recv) { return recv->bound || recv->failing || recv->over; }
-
 void *transfer_recv_take_aux(struct transfer_recv *recv, uint64_t *aux_bytes_out) {
   void *aux = recv->aux;
   *aux_bytes_out = recv->aux_bytes;

@@ -129,7 +129,6 @@ kvf_status transfer_recv_open(struct transfer *transfer, const kvf_recv_options 
 /* All peers are there: start. */
 void transfer_recv_bind(struct transfer_recv *recv, struct transfer_link *const *links, uint32_t link_count);
 void transfer_recv_cancel(struct transfer_recv *recv, kvf_error *reason);
-bool transfer_recv_bound(const struct transfer_recv *recv);
 /* The aux bytes of a room that is ending with DONE; the caller takes them over. */
 void *transfer_recv_take_aux(struct transfer_recv *recv, uint64_t *aux_bytes_out);
 

@@ -8,6 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
+
 static struct rig rig;
 
 static struct rig_options options_with(const char *fabrics) { return (struct rig_options){.engine = {.fabrics = fabrics}}; }
@@ -149,6 +151,17 @@ static void each_class_of_failure_keeps_its_name(void **state) { /* C132 */
   kvf_engine_options options = KVF_ENGINE_OPTIONS_INIT;
   kvf_engine *engine = NULL, *other = NULL;
   kvf_error *error = NULL;
+  /* The status is the same whether or not anybody wants the error. */
+  for (uint64_t n = 1; n <= 4; n++) {
+    base_alloc_fail_after(n);
+    kvf_status wanted = kvf_engine_open(&options, &engine, &error);
+    base_alloc_fail_after(n);
+    kvf_status unwanted = kvf_engine_open(&options, &engine, NULL);
+    base_alloc_fail_after(0);
+    assert_int_equal(wanted, KVF_NO_MEMORY);
+    assert_int_equal(unwanted, KVF_NO_MEMORY);
+    kvf_error_free(error);
+  }
   options.listen = "127.0.0.1";
   assert_int_equal(kvf_engine_open(&options, &engine, &error), KVF_BAD_ADDRESS);
   kvf_error_free(error);
