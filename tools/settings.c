@@ -144,6 +144,8 @@ void settings_list(struct settings *settings, struct option *options) {
       {"pool", "SIZE", "most memory that an instance's cache may take; 2GiB", OPTION_SIZE, &settings->pool_bytes, 1},
       {"deadline", "SECONDS", "a room fails after this long; 120", OPTION_REAL, &settings->deadline_s},
       {"secret", "TEXT", "shared secret of both sides", OPTION_TEXT, &settings->secret},
+      {"control-fault", "RULES", "lose, repeat or delay control messages: drop:OPEN:out:1,…; see docs/testing.md", OPTION_TEXT,
+       &settings->control_fault},
       {"json", "FILE", "write the report as JSON; - is standard output", OPTION_TEXT, &settings->json_path},
       {"quiet", NULL, "no progress and no table", OPTION_FLAG, &settings->quiet},
   };

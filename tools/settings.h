@@ -8,7 +8,7 @@
 
 enum role { ROLE_PREFILL, ROLE_DECODE };
 enum verify { VERIFY_FULL, VERIFY_SAMPLE, VERIFY_OFF };
-enum { SETTINGS_OPTION_COUNT = 23, SETTINGS_RANK_LIMIT = 64, SETTINGS_DEFAULT_LAYERS = 2, SETTINGS_LAYERS_UNSET = 1 << 30 };
+enum { SETTINGS_OPTION_COUNT = 24, SETTINGS_RANK_LIMIT = 64, SETTINGS_DEFAULT_LAYERS = 2, SETTINGS_LAYERS_UNSET = 1 << 30 };
 
 /** One instance: how the model is split over its ranks, and its pages. Ranks are numbered tensor-parallel first, then context
  *  parallel, then by stage. */
@@ -23,7 +23,7 @@ struct side {
 
 struct settings {
   struct side sides[2]; /* by role */
-  const char *model_text, *trace_path, *fabric, *secret, *json_path;
+  const char *model_text, *trace_path, *fabric, *secret, *control_fault, *json_path;
   uint64_t requests, heads, layers, chunk_tokens, concurrency, max_tokens, seed;
   uint64_t arena_bytes, piece_bytes, gather_bytes, pool_bytes;
   double time_scale, deadline_s;

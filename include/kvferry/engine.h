@@ -40,6 +40,8 @@ typedef struct kvf_engine_options {
   kvf_log_sink log_sink;       /* NULL = silent */
   void *log_context;
   int32_t log_level;           /* 0 = KVF_LOG_WARNING */
+  const char *control_fault;   /* for tests: control frames to lose, repeat, delay, …, "drop:OPEN:out:1"; docs/testing.md.
+                                  NULL = none */
 } kvf_engine_options;
 
 #define KVF_ENGINE_OPTIONS_INIT {sizeof(kvf_engine_options)}

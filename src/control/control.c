@@ -129,6 +129,8 @@ static kvf_status fill(struct control *control, uv_loop_t *loop, const struct co
   base_list_init(&control->dials);
   base_list_init(&control->dirty);
   control->read_bytes = base_alloc(CONTROL_READ_BYTES);
+  kvf_status status = control_fault_parse(&control->fault, options->fault, error_out);
+  if (status != KVF_OK) return status;
   bool copied = copy_options(control, options);
   if (!copied || !control->read_bytes) return base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for control"), error_out);
   int number = base_random_fill(&control->random_state, sizeof control->random_state);

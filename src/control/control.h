@@ -46,11 +46,12 @@ struct control_options {
   uint64_t heartbeat_ns;   /* 0 = 200 ms */
   uint32_t session_limit;  /* accepted sessions in all; 0 = 4096 */
   uint32_t unproven_limit; /* accepted sessions that are not up yet; 0 = 512 */
+  const char *fault;       /* faults to inject, see fault.h; NULL: none */
   struct base_log log;
   struct control_callbacks callbacks;
 };
 
-/* Binds and listens at once; blocks while a name is resolved. Errors: BAD_ADDRESS, INVALID (empty secret), SYSTEM (bind: fields
+/* Binds and listens at once; blocks while a name is resolved. Errors: BAD_ADDRESS, INVALID (empty secret, faults), SYSTEM (bind: fields
  * address, errno), NO_MEMORY. */
 kvf_status control_open(uv_loop_t *loop, const struct control_options *options, struct control **control_out,
                         kvf_error **error_out);

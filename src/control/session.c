@@ -51,6 +51,7 @@ static void free_session(uv_handle_t *handle) {
   base_list_remove(&session->dirty_node);
   control_inbox_fini(&session->inbox);
   control_outbox_fini(&session->outbox);
+  control_detour_fini(&session->detour);
   kvf_error_free(session->doom);
   base_free(session);
   control_finish_close(control);
@@ -118,9 +119,8 @@ void control_session_doom(struct control_session *session, kvf_error *error) {
   mark_dirty(session);
 }
 
-void control_session_queue(struct control_session *session, const uint8_t *bytes, size_t length_bytes) {
+static void append(struct control_session *session, const uint8_t *bytes, size_t length_bytes) {
   uint64_t queued_bytes;
-  if (session->doom) return;
   if (!base_add_u64(session->outbox.queued_bytes, length_bytes, &queued_bytes) || queued_bytes > CONTROL_OUTBOX_LIMIT_BYTES) {
     kvf_error *error = BASE_ERROR(KVF_BACKPRESSURE, NULL, "the peer takes control messages too slowly");
     base_error_add(error, "queued", "%zu", session->outbox.queued_bytes);
@@ -129,6 +129,22 @@ void control_session_queue(struct control_session *session, const uint8_t *bytes
     control_session_doom(session, BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory to queue %zu bytes", length_bytes));
   }
   mark_dirty(session);
+}
+
+void control_session_queue(struct control_session *session, const uint8_t *bytes, size_t length_bytes) {
+  if (session->doom) return;
+  if (session->control->fault.rule_count)
+    control_detour_take(session, CONTROL_OUT, bytes, length_bytes);
+  else
+    append(session, bytes, length_bytes);
+}
+
+void control_session_pass(struct control_session *session, enum control_direction direction, const uint8_t *frame, size_t length_bytes) {
+  if (session->state == CONTROL_CLOSED || session->doom) return;
+  if (direction == CONTROL_OUT)
+    append(session, frame, length_bytes);
+  else if (is_live(session))
+    control_session_frame(session, &(struct control_inbox_frame){frame[WIRE_FRAME_TYPE_OFFSET], frame + WIRE_FRAME_BYTES, length_bytes - WIRE_FRAME_BYTES});
 }
 
 /* Reading. */
@@ -166,7 +182,11 @@ static void take_frames(struct control_session *session, size_t length_bytes) {
       return;
     }
     if (!found) return;
-    control_session_frame(session, &frame);
+    /* A frame's head lies before its payload, wherever that is. */
+    if (session->control->fault.rule_count)
+      control_detour_take(session, CONTROL_IN, frame.payload - WIRE_FRAME_BYTES, WIRE_FRAME_BYTES + frame.payload_bytes);
+    else
+      control_session_frame(session, &frame);
   }
 }
 
@@ -261,6 +281,7 @@ static struct control_session *create(struct control *control, int fd, enum cont
   session->poll.data = session;
   base_list_init(&session->dirty_node);
   control_outbox_init(&session->outbox);
+  control_detour_init(&session->detour);
   base_list_push_back(&control->sessions, &session->node);
   control->session_count++;
   return session;
@@ -316,6 +337,8 @@ static void expire(struct control_session *session) {
 
 void control_session_tick(struct control_session *session, uint64_t now_ns) {
   if (session->state == CONTROL_CLOSED) return;
+  control_detour_tick(session, now_ns);
+  if (session->state == CONTROL_CLOSED) return;
   if (session->deadline_ns && now_ns >= session->deadline_ns)
     expire(session);
   else if (session->state == CONTROL_UP && now_ns >= session->ping_due_ns)
@@ -324,8 +347,9 @@ void control_session_tick(struct control_session *session, uint64_t now_ns) {
 
 uint64_t control_session_due(const struct control_session *session) {
   if (session->state == CONTROL_CLOSED) return 0;
-  if (session->state != CONTROL_UP) return session->deadline_ns;
-  return session->deadline_ns ? base_min_u64(session->deadline_ns, session->ping_due_ns) : session->ping_due_ns;
+  uint64_t held_ns = control_detour_due(&session->detour), due_ns = session->deadline_ns;
+  if (session->state == CONTROL_UP) due_ns = due_ns ? base_min_u64(due_ns, session->ping_due_ns) : session->ping_due_ns;
+  return held_ns && due_ns ? base_min_u64(held_ns, due_ns) : held_ns + due_ns;
 }
 
 /* The public calls. */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "control/control.h"
+#include "control/detour.h"
 #include "control/inbox.h"
 #include "control/outbox.h"
 #include "control/socket.h"
@@ -32,6 +33,7 @@ struct control {
   uint64_t random_state;
   uint64_t log_again_ns;
   uint32_t log_suppressed;
+  struct control_fault fault;
   struct wire_buffer encoder; /* reused for the frames this room makes itself */
   struct wire_scratch scratch;
   uint8_t *read_bytes; /* CONTROL_READ_BYTES, shared by all sessions */
@@ -72,6 +74,7 @@ struct control_session {
   char peer[WIRE_LABEL_LIMIT_BYTES + 1];                                            /* the label, printable */
   struct control_inbox inbox;
   struct control_outbox outbox;
+  struct control_detour detour;
   char local[CONTROL_TEXT_BYTES], remote[CONTROL_TEXT_BYTES];
 };
 
@@ -131,6 +134,8 @@ void control_session_end(struct control_session *session, kvf_error *error, enum
 void control_session_doom(struct control_session *session, kvf_error *error);
 /* Like control_session_send, in any state that has a socket. */
 void control_session_queue(struct control_session *session, const uint8_t *bytes, size_t length_bytes);
+/* What came through the injected faults: a frame in is dealt with, a frame out joins the queue. */
+void control_session_pass(struct control_session *session, enum control_direction direction, const uint8_t *frame, size_t length_bytes);
 /* Add who it was about: fields peer, local, remote. Returns @p error. */
 kvf_error *control_session_name(const struct control_session *session, kvf_error *error);
 

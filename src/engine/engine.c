@@ -41,7 +41,9 @@ static kvf_error *set_texts(struct engine_config *config, const kvf_engine_optio
   config->label = base_strdup(options->label ? options->label : label);
   config->fabrics = base_strdup(options->fabrics ? options->fabrics : "auto");
   config->secret = options->secret ? base_strdup(options->secret) : NULL;
-  bool whole = config->listen && config->label && config->fabrics && (config->secret || !options->secret);
+  config->control_fault = options->control_fault ? base_strdup(options->control_fault) : NULL;
+  bool whole = config->listen && config->label && config->fabrics && (config->secret || !options->secret) &&
+               (config->control_fault || !options->control_fault);
   return whole ? NULL : BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for the options");
 }
 
@@ -68,6 +70,7 @@ static void free_config(struct engine_config *config) {
   base_free(config->label);
   base_free(config->fabrics);
   base_free(config->secret);
+  base_free(config->control_fault);
 }
 
 /* ---- opening ---- */
@@ -82,6 +85,7 @@ static kvf_status open_control(kvf_engine *engine, kvf_error **error_out) {
                                     .secret = engine->config.secret,
                                     .handshake_ns = engine->config.handshake_ns,
                                     .heartbeat_ns = engine->config.heartbeat_ns,
+                                    .fault = engine->config.control_fault,
                                     .log = engine->log,
                                     .callbacks = engine_peer_callbacks(engine)};
   memcpy(options.incarnation, engine->incarnation, sizeof options.incarnation);

@@ -18,6 +18,7 @@
 
 enum {
   WIRE_FRAME_BYTES = 12,
+  WIRE_FRAME_TYPE_OFFSET = 5,
   WIRE_PAYLOAD_LIMIT_BYTES = 16 << 20,
   /* Before authentication nothing larger is read. */
   WIRE_PAYLOAD_UNPROVEN_BYTES = 1024

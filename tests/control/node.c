@@ -106,6 +106,7 @@ kvf_status node_try_open(struct node *node, uv_loop_t *loop, uint8_t identity, s
       .heartbeat_ns = options.heartbeat_ms * BASE_NS_PER_MS,
       .session_limit = options.session_limit,
       .unproven_limit = options.unproven_limit,
+      .fault = options.fault,
       .log = {take_line, node, KVF_LOG_DEBUG},
       .callbacks = {node, take_up, take_message, take_down, take_failure},
   };

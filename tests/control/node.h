@@ -40,6 +40,7 @@ struct node_options {
   const char *listen, *secret, *label;
   uint64_t handshake_ms, heartbeat_ms;
   uint32_t session_limit, unproven_limit;
+  const char *fault;
 };
 
 /* Opens with defaults: 127.0.0.1:0, 5 s, 200 ms. Fails the test when it does not open. */

@@ -85,6 +85,8 @@ static void open_rank(struct rig *rig, struct rig_rank *rank, const struct rig_s
   options.log_sink = log_line;
   options.log_level = KVF_LOG_DEBUG;
   if (is_prefill && rig->options.prefill_fabrics) options.fabrics = rig->options.prefill_fabrics;
+  const char *fault = is_prefill ? rig->options.prefill_control_fault : rig->options.decode_control_fault;
+  if (fault) options.control_fault = fault;
   if (!is_prefill && rig->options.decode_arena_bytes) options.arena_bytes = rig->options.decode_arena_bytes;
   must(kvf_engine_open(&options, &rank->engine, &error), error);
   open_pool(rig, rank, side, index);

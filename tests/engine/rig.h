@@ -27,6 +27,7 @@ struct rig_options {
   uint32_t layers, heads, head_bytes; /* zeros: 2, 4, 64 */
   kvf_engine_options engine;          /* for all ranks; zeros: defaults */
   const char *prefill_fabrics;        /* instead of engine.fabrics on the prefill ranks */
+  const char *prefill_control_fault, *decode_control_fault; /* instead of engine.control_fault on the ranks of one side */
   uint64_t decode_arena_bytes;        /* instead of engine.arena_bytes on the decode ranks */
   bool plain_pools;                   /* pools from malloc: nothing that a peer could map */
 };

@@ -24,7 +24,7 @@ PIN(kvf_status_text, 48);
 /* May grow. */
 PIN(kvf_cache_options, 48);
 PIN(kvf_chunk, 72);
-PIN(kvf_engine_options, 152);
+PIN(kvf_engine_options, 160);
 PIN(kvf_engine_stats, 208);
 PIN(kvf_peer_state, 448);
 PIN(kvf_plan_flow, 896);
