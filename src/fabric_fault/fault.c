@@ -46,6 +46,7 @@ static void token_lost(void *context, uint64_t token) {
 
 static void sent(void *context, void *tag, kvf_error *error) {
   struct fault_fabric *fabric = context;
+  fault_damage_sent(fabric, tag);
   fabric->callbacks.sent(fabric->callbacks.context, tag, error);
 }
 
@@ -103,6 +104,7 @@ static void close_fabric(struct fabric *base) {
     base_free(BASE_CONTAINER(base_list_pop_front(&fabric->endpoints), struct fault_endpoint, node));
   while (!base_list_empty(&fabric->victims))
     base_free(BASE_CONTAINER(base_list_pop_front(&fabric->victims), struct fault_victim, node));
+  fault_damages_free(fabric);
   base_free(fabric);
 }
 
@@ -225,6 +227,7 @@ static kvf_status send_piece(struct fabric_endpoint *base, const struct fabric_p
   struct fault_fabric *fabric = endpoint->fabric;
   if (fault_plan_hits(&fabric->plan, FAULT_POINT_refuse_send))
     return base_error_give(fault_plan_error(KVF_FABRIC, "the piece was not taken"), error_out);
+  if (fault_plan_hits(&fabric->plan, FAULT_POINT_corrupt)) return fault_damage_send(endpoint, piece, error_out);
   if (!fault_plan_hits(&fabric->plan, FAULT_POINT_fail_send)) return endpoint->inner->ops->send(endpoint->inner, piece, error_out);
   struct fault_victim *victim = base_calloc(1, sizeof *victim);
   if (!victim) return base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a piece"), error_out);
@@ -283,6 +286,7 @@ static kvf_status open_fabric(const struct fabric_options *options, struct fabri
   fabric->callbacks = options->callbacks;
   base_list_init(&fabric->endpoints);
   base_list_init(&fabric->victims);
+  base_list_init(&fabric->damages);
   kvf_status status = open_inner(fabric, options, error_out);
   if (status != KVF_OK) {
     close_fabric(&fabric->base);

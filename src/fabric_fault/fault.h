@@ -9,6 +9,7 @@
  *   fail_connect=n       the n-th connect fails with UNREACHABLE
  *   drop_landed=n        the n-th `landed` is swallowed
  *   duplicate_landed=n   the n-th `landed` is told twice
+ *   corrupt=n            one bit of the n-th piece's payload is changed on its way
  *   count=k              occurrences in a row that each point hits
  *   chance=p,seed=s      a point hits with p in 1000 from its n-th on instead, drawn from s
  * Everything else is passed on to the wrapped provider. */

@@ -10,7 +10,7 @@
 /* The points where something can go wrong, in the order of fault.h. */
 /* clang-format off */
 #define FAULT_POINTS(X)                                                                                       \
-  X(fail_send) X(refuse_send) X(fail_import) X(fail_map) X(fail_connect) X(drop_landed) X(duplicate_landed)
+  X(fail_send) X(refuse_send) X(fail_import) X(fail_map) X(fail_connect) X(drop_landed) X(duplicate_landed) X(corrupt)
 /* clang-format on */
 
 enum fault_point {
@@ -36,6 +36,7 @@ struct fault_fabric {
   struct fault_plan plan;
   struct base_list endpoints;
   struct base_list victims; /* accepted pieces that the inner provider never sees, oldest first */
+  struct base_list damages; /* payloads that the inner provider is sending in place of the right ones */
 };
 
 struct fault_endpoint {
@@ -60,5 +61,12 @@ kvf_status fault_plan_parse(struct fault_plan *plan, const char *settings, char 
 bool fault_plan_hits(struct fault_plan *plan, enum fault_point point);
 /* What an injected failure looks like: our line, and a provider's own code and text innermost. */
 kvf_error *fault_plan_error(kvf_status status, const char *message);
+
+/* damage.c */
+/* Send @p piece with one bit of its payload changed. Errors as for send. */
+kvf_status fault_damage_send(struct fault_endpoint *endpoint, const struct fabric_piece *piece, kvf_error **error_out);
+/* A piece with this tag got its `sent`. */
+void fault_damage_sent(struct fault_fabric *fabric, const void *tag);
+void fault_damages_free(struct fault_fabric *fabric);
 
 #endif

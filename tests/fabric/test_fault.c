@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -85,6 +86,25 @@ static void test_duplicate_landed(void **state) {
   expect_landed(PIECES + 1, 1); /* which the receiver's own order check notices */
 }
 
+/* One piece arrives with other bytes than were given, and the sender's own memory is as it was. */
+static void test_corrupt(void **state) {
+  static const char *const inners[] = {"inner=tcp", "inner=shm"};
+  for (int i = 0; i < 2; i++) {
+    char settings[64];
+    snprintf(settings, sizeof settings, "%s,corrupt=4,count=2", inners[i]);
+    start_connected(settings, inners[i]);
+    send_all();
+    assert_int_equal(sender.sent_ok, PIECES);
+    expect_landed(PIECES, 2);
+    static uint8_t right[4096];
+    for (uint64_t piece = 0; piece < PIECES; piece++) {
+      peer_pattern_fill(right, sizeof right, (piece + 1) * 7919 + piece * 4096); /* as sender_send fills it */
+      assert_memory_equal(buffer + piece * 4096, right, sizeof right);
+    }
+    if (i == 0) assert_int_equal(tear_down(state), 0);
+  }
+}
+
 static void test_chance_follows_the_seed(void **state) {
   uint64_t failed[2];
   for (int i = 0; i < 2; i++) {
@@ -147,6 +167,7 @@ int main(void) {
       CASE(refuse_send),
       CASE(drop_landed),
       CASE(duplicate_landed),
+      CASE(corrupt),
       CASE(chance_follows_the_seed),
       CASE(import_map_and_connect),
       CASE(disconnect_cancels_victims),
