@@ -12,7 +12,7 @@ ASAN_ENV := ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 
 TSAN_ENV := TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build run test test-long asan tsan fuzz bench coverage format errors-doc install clean
+.PHONY: help packages build run test test-long asan tsan fuzz bench bench-net coverage format errors-doc install clean
 
 # Each folder is set up once; ninja takes later changes of the build files up by itself.
 configured = test -f $(1)/build.ninja || $(MESON) setup $(1) $(2) $(SETUP_ARGS)
@@ -60,6 +60,12 @@ bench: packages ## run the benchmarks in a release build
 	@$(call configured,build-bench,--buildtype=release)
 	@$(NINJA) -C build-bench meson-benchmark-prereq
 	@$(MESON) test -C build-bench --benchmark --no-rebuild --num-processes 1 --verbose
+
+bench-net: packages ## transfers between two network namespaces against iperf3 in the same run (root)
+	@$(call configured,build-bench,--buildtype=release)
+	@scripts/install-packages iperf3
+	@$(NINJA) -C build-bench
+	@$(PYTHON) -B bench/veth.py build-bench/kvferry $(BENCH_ARGS)
 
 coverage: ## line and branch coverage of layout and plan by their own tests
 	@scripts/install-packages gcovr

@@ -19,6 +19,12 @@ struct bench_sample {
   uint64_t wall_ns;                              /* idle */
 };
 
+/* Where a side's ranks live. */
+struct bench_host {
+  const char *network; /* network namespace; NULL = this process's own */
+  const char *address; /* to listen on */
+};
+
 struct bench_task {
   enum bench_kind kind;
   bool verify_first; /* the first round is filled and checked, and not for measuring */
@@ -26,6 +32,7 @@ struct bench_task {
   bool layerwise;    /* each layer is posted when it is computed; else all after the last */
   uint64_t layer_ns; /* computing one layer */
   double idle_s;
+  struct bench_host hosts[2]; /* by role; an address of NULL = 127.0.0.1 */
   struct bench_sample *samples; /* [2][SETTINGS_RANK_LIMIT], by role and rank */
 };
 

@@ -118,12 +118,16 @@ static bool make_workload(struct bench_run *run, uint64_t tokens, uint32_t round
 }
 
 static bool start_side(struct bench_run *run, enum role role) {
+  const struct bench_host *host = &run->task.hosts[role];
+  char listen[80];
+  snprintf(listen, sizeof listen, "%s:0", host->address ? host->address : "127.0.0.1");
   for (uint32_t rank = 0; rank < settings_rank_count(run->settings, role); rank++) {
     const struct rank_setup setup = {.settings = run->settings,
                                      .workload = &run->workload,
                                      .role = role,
                                      .rank = rank,
-                                     .listen = "127.0.0.1:0",
+                                     .listen = listen,
+                                     .network = host->network,
                                      .addresses = run->addresses,
                                      .wait_ns = START_SECONDS * MOMENT_SECOND,
                                      .work = bench_rank_work,

@@ -9,7 +9,7 @@
 #include "moment.h"
 #include "quantity.h"
 
-enum { OWN_OPTION_COUNT = 7, BORROWED_OPTION_LIMIT = 16, LIST_LIMIT = 16, ROUND_LIMIT = 101 };
+enum { OWN_OPTION_COUNT = 8, BORROWED_OPTION_LIMIT = 16, LIST_LIMIT = 16, ROUND_LIMIT = 101 };
 
 static const char *const way_names[] = {"auto", "staged", "direct", "all", NULL};
 static const char *const order_names[] = {"random", "contiguous", "both", NULL};
@@ -33,6 +33,8 @@ struct transfer {
   uint32_t way, order;
   double layer_us; /* below 0: no computing, one post */
   struct list concurrency;
+  struct bench_host hosts[2];
+  char host_text[160];
   size_t case_index, case_count;
   bool failed;
 };
@@ -70,6 +72,21 @@ static bool parse_list(const char *text, void *target, struct complaint *complai
   return true;
 }
 
+/* "NAMESPACE=ADDRESS,NAMESPACE=ADDRESS": prefill, decode. */
+static bool parse_hosts(const char *text, void *target, struct complaint *complaint) {
+  struct transfer *transfer = target;
+  char *rest = transfer->host_text;
+  snprintf(transfer->host_text, sizeof transfer->host_text, "%s", text);
+  for (int role = 0; role < 2; role++) {
+    char *address = strsep(&rest, ",");
+    char *network = strsep(&address, "=");
+    if (!network || !network[0] || !address || !address[0] || (role && rest) || strlen(text) >= sizeof transfer->host_text)
+      return complain(complaint, "\"%s\": NAMESPACE=ADDRESS of the prefill side, a comma, and the same of the decode side", text);
+    transfer->hosts[role] = (struct bench_host){network, address};
+  }
+  return true;
+}
+
 static bool parse_layer_time(const char *text, void *target, struct complaint *complaint) {
   return quantity_parse_real(text, target) || complain(complaint, "--layerwise takes microseconds, not \"%s\"", text);
 }
@@ -86,6 +103,8 @@ static size_t list_options(struct transfer *transfer, struct option *options) {
       {"concurrency", "N[,N...]", "rooms posted at once; 1", OPTION_OWN, &transfer->concurrency, .parse = parse_list},
       {"layerwise", "US", "each layer takes so many us to compute; post each when it is done, and all at the end", OPTION_OWN,
        &transfer->layer_us, .parse = parse_layer_time},
+      {"hosts", "NS=ADDR,NS=ADDR", "network namespace and listen address of the prefill and of the decode ranks; this host's own",
+       OPTION_OWN, transfer, .parse = parse_hosts},
   };
   size_t count = OWN_OPTION_COUNT;
   memcpy(options, own, count * sizeof *own);
@@ -172,6 +191,7 @@ static bool run_case(struct transfer *transfer, const struct transfer_case *one,
                                   .verify_first = true,
                                   .in_order = one->in_order,
                                   .layerwise = one->layerwise,
+                                  .hosts = {transfer->hosts[0], transfer->hosts[1]},
                                   .layer_ns = transfer->layer_us > 0 ? (uint64_t)(transfer->layer_us * 1e3) : 0};
   struct bench_run run;
   uint64_t payload = count_payload(&settings, transfer->tokens, complaint) * one->concurrency;

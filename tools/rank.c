@@ -3,10 +3,13 @@
 #include "rank.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "moment.h"
@@ -294,11 +297,31 @@ static void close_rank(struct rank *rank) {
   free(rank->peer_up);
 }
 
+/* /sys tells of the network that it was mounted in, and UCX looks for devices there: a mount of our own, as ip-netns(8) does. */
+static bool show_own_network(void) {
+  return unshare(CLONE_NEWNS) == 0 && mount("", "/", NULL, MS_SLAVE | MS_REC, NULL) == 0 && umount2("/sys", MNT_DETACH) == 0 &&
+         mount("sysfs", "/sys", "sysfs", 0, NULL) == 0;
+}
+
+/* Before the engine exists: its threads and sockets are born where this thread is. */
+static bool enter_network(const struct rank *rank) {
+  char path[256];
+  if (!rank->setup->network) return true;
+  snprintf(path, sizeof path, "/run/netns/%s", rank->setup->network);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  bool entered = fd >= 0 && setns(fd, CLONE_NEWNET) == 0 && show_own_network();
+  int number = errno;
+  if (fd >= 0) close(fd);
+  if (entered) return true;
+  snprintf(path, sizeof path, "the network namespace %s cannot be entered: %s", rank->setup->network, strerror(number));
+  return rank_fail(rank, path, NULL);
+}
+
 int rank_run(const struct rank_setup *setup) {
   struct rank rank = {.setup = setup};
   uint64_t quit;
   snprintf(rank.name, sizeof rank.name, "%s-%u", settings_role_name(setup->role), setup->rank);
-  bool good = open_rank(&rank);
+  bool good = enter_network(&rank) && open_rank(&rank);
   if (good) record_write(setup->report_fd, RECORD_LISTENING, NULL, kvf_engine_address(rank.engine));
   good = good && connect_peers(&rank) && meet_other_side(&rank) && (setup->work ? setup->work(&rank) : run_workload(&rank));
   if (good) {

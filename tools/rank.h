@@ -12,6 +12,7 @@ struct rank_setup {
   enum role role;
   uint32_t rank; /* stage * tp + tensor-parallel rank */
   const char *listen;
+  const char *network;             /* the network namespace to work in, as ip-netns(8) names it; NULL = this process's own */
   const char *const *addresses;    /* decode: of every prefill rank, in order */
   int report_fd;                   /* records go here */
   int control_fd;                  /* one uint64_t: start at this moment; one more: quit; its end: give up */

@@ -2,56 +2,26 @@
 """A prefill instance in one network namespace, a decode instance in another, joined by a veth pair; every byte verified, over each fabric
 named. Needs root and ip(8), else it is skipped (77). Arguments: the kvferry program, then fabrics."""
 import json
-import os
-import shutil
+import pathlib
 import subprocess
 import sys
-import time
 
-PID = os.getpid()
-LEFT, RIGHT = f"kvf{PID}a", f"kvf{PID}b"
-LEFT_IP, RIGHT_IP = "10.213.7.1", "10.213.7.2"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+from two_hosts import TwoHosts, Unavailable  # noqa: E402
+
 WORKLOAD = ["--requests", "20", "--max-tokens", "3000", "--layers", "2", "--prefill", "tp=2", "--decode", "tp=3,page=64,layout=hnd", "--heads", "6",
             "--deadline", "30", "--quiet"]
 
 
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True)
+def run_on(hosts, host, program, *words):
+    return subprocess.Popen(hosts.words_in(host, program, "rank", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def make_hosts():
-    for name in (LEFT, RIGHT):
-        ip("netns", "add", name)
-        ip("-n", name, "link", "set", "lo", "up")
-    ip("link", "add", f"va{PID}", "netns", LEFT, "type", "veth", "peer", "name", f"vb{PID}", "netns", RIGHT)
-    for name, device, address in ((LEFT, f"va{PID}", LEFT_IP), (RIGHT, f"vb{PID}", RIGHT_IP)):
-        ip("-n", name, "addr", "add", f"{address}/24", "dev", device)
-        ip("-n", name, "link", "set", device, "up")
-
-
-def wait_for_carrier():
-    """The kernel may take a second to call a new link up, and UCX uses no link that is not."""
-    for name, device in ((LEFT, f"va{PID}"), (RIGHT, f"vb{PID}")):
-        for _ in range(100):
-            shown = subprocess.run(["ip", "-n", name, "-o", "link", "show", device], capture_output=True, text=True).stdout
-            if "state UP" in shown:
-                break
-            time.sleep(0.05)
-
-
-def remove_hosts():
-    for name in (LEFT, RIGHT):
-        subprocess.run(["ip", "netns", "del", name], capture_output=True)
-
-
-def run_in(namespace, program, *words):
-    return subprocess.Popen(["ip", "netns", "exec", namespace, program, "rank", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def check(program, fabric):
+def check(hosts, program, fabric):
     shared = [*WORKLOAD, "--fabric", fabric, "--json", "-"]
-    prefill = run_in(LEFT, program, "--role", "prefill", "--listen", f"{LEFT_IP}:7000", *shared)
-    decode = run_in(RIGHT, program, "--role", "decode", "--listen", f"{RIGHT_IP}:7000", "--connect", f"{LEFT_IP}:7000", *shared)
+    left, right = hosts.addresses
+    prefill = run_on(hosts, 0, program, "--role", "prefill", "--listen", f"{left}:7000", *shared)
+    decode = run_on(hosts, 1, program, "--role", "decode", "--listen", f"{right}:7000", "--connect", f"{left}:7000", *shared)
     faults = []
     for name, process in (("decode", decode), ("prefill", prefill)):
         try:
@@ -77,20 +47,12 @@ def check(program, fabric):
 
 def main():
     program, fabrics = sys.argv[1], sys.argv[2:]
-    if os.geteuid() != 0 or not shutil.which("ip"):
-        print("skipped: needs root and ip(8)")
-        return 77
     try:
-        make_hosts()
-        wait_for_carrier()
-    except subprocess.CalledProcessError as error:
-        remove_hosts()
-        print("skipped: no network namespaces here:", error.stderr.decode())
+        with TwoHosts() as hosts:
+            faults = [fault for fabric in fabrics for fault in check(hosts, program, fabric)]
+    except Unavailable as error:
+        print("skipped:", error)
         return 77
-    try:
-        faults = [fault for fabric in fabrics for fault in check(program, fabric)]
-    finally:
-        remove_hosts()
     print("\n".join(faults))
     return 1 if faults else 0
 
