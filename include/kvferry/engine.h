@@ -34,7 +34,7 @@ typedef struct kvf_engine_options {
   uint32_t event_capacity;     /* 0 = 4096 */
   uint64_t retry_backoff_ns;   /* before the first further attempt, doubled each time; 0 = 10 ms */
   uint64_t handshake_ns;       /* connect and handshake; 0 = 5 s */
-  uint64_t heartbeat_ns;       /* silence after which a peer is asked; lost after five of them; 0 = 200 ms */
+  uint64_t heartbeat_ns;       /* silence after which a peer is asked; lost after four of them; 0 = 200 ms */
   uint64_t progress_ns;        /* a room with no byte moved for this long fails; 0 = 30 s */
   uint64_t room_ns;            /* a room fails after this long in any case; 0 = 10 min */
   kvf_log_sink log_sink;       /* NULL = silent */
@@ -79,6 +79,8 @@ typedef struct kvf_engine_stats {
   uint64_t control_bytes_sent, control_bytes_received;
   uint64_t messages_refused; /* stale, unknown or malformed, dropped and counted */
   uint64_t peers_partial;    /* peers that came up with a component left out by agreement */
+  uint64_t peers_suspect;    /* peers that are up and have left a heartbeat unanswered */
+  uint64_t peer_silence_ns;  /* of the one of them that was heard of least recently; 0 = all answer */
 } kvf_engine_stats;
 
 #define KVF_ENGINE_STATS_INIT {sizeof(kvf_engine_stats)}

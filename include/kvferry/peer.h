@@ -20,6 +20,9 @@ KVF_API kvf_status kvf_peer_connect(kvf_engine *engine, const char *const *addre
 /** Drop the connection and the handle; rooms with this peer fail. NULL is fine. */
 KVF_API void kvf_peer_close(kvf_peer *peer);
 
+/* DOWN → OK (handshake done) → SUSPECT (a heartbeat unanswered; rooms go on) → OK again, or DOWN (four heartbeats; rooms fail). */
+enum { KVF_PEER_DOWN = 0, KVF_PEER_OK = 1, KVF_PEER_SUSPECT = 2 };
+
 typedef struct kvf_peer_state {
   size_t struct_bytes;
   uint32_t up;          /* 1: the handshake is done */
@@ -31,6 +34,8 @@ typedef struct kvf_peer_state {
   uint32_t way;    /* KVF_WAY_… chosen for what we send to it */
   char reason[256]; /* why this fabric and way, and what was passed over */
   uint32_t ignored_components; /* bit c: only one of the two sides has component c, and it is left out by agreement */
+  uint32_t health;             /* KVF_PEER_… */
+  uint64_t health_age_ns;      /* in this state since; for SUSPECT since it was last heard */
 } kvf_peer_state;
 
 #define KVF_PEER_STATE_INIT {sizeof(kvf_peer_state)}

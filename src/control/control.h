@@ -5,8 +5,8 @@
  *   accept ──┘  before that, nothing larger than WIRE_PAYLOAD_UNPROVEN_BYTES is read and the number of sessions is bounded
  *
  * Above it, the engine agrees on layouts and calls control_session_settled; until then the handshake deadline runs. A session that
- * hears nothing for heartbeat_ns sends PING; after five unanswered it is down. A dial keeps one session to an address alive: it
- * reconnects with doubling, jittered backoff (first 50 ms, at most 2 s) until closed or stopped. All calls and callbacks on the
+ * hears nothing for heartbeat_ns sends PING; after five unanswered, four intervals, it is down. A dial keeps one session to an address alive: it
+ * reconnects with doubling, jittered backoff (first 50 ms, at most 1 s) until closed or stopped. All calls and callbacks on the
  * loop's thread. */
 #ifndef CONTROL_CONTROL_H
 #define CONTROL_CONTROL_H
@@ -84,6 +84,8 @@ void control_session_settled(struct control_session *session);
 void control_session_close(struct control_session *session);
 void control_session_set_tag(struct control_session *session, void *tag);
 void *control_session_tag(const struct control_session *session);
+/* How long nothing was heard of a peer that has left a PING unanswered; 0: it answers. */
+uint64_t control_session_silence_ns(const struct control_session *session);
 /* The remote address as text. */
 const char *control_session_address(const struct control_session *session);
 /* The local address of this connection as text (the route towards that peer). */

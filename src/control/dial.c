@@ -14,7 +14,7 @@
 #include "control/state.h"
 
 #define BACKOFF_FIRST_NS (50 * BASE_NS_PER_MS)
-#define BACKOFF_MOST_NS (2 * BASE_NS_PER_S)
+#define BACKOFF_MOST_NS BASE_NS_PER_S
 
 struct control_lookup {
   uv_getaddrinfo_t request;

@@ -213,9 +213,14 @@ uint64_t control_session_patience_ns(const struct control_session *session) {
   return session->accepted ? heartbeat_ns + heartbeat_ns / 4 : heartbeat_ns;
 }
 
-/* Silence of one interval brings the first PING, the others follow after four fifths: five unanswered are five intervals. Counting
- * questions, not time, so that waking up from a stop of our own condemns nobody. */
+/* Silence of one interval brings the first PING, the others follow after three fifths: five unanswered are four intervals, and below
+ * a second by default with all rounding. Counting questions, not time, so that waking up from a stop of our own condemns nobody; and
+ * since timers run before sockets are read, an answer that already lies in the socket is looked for before the verdict. */
 void control_session_heartbeat(struct control_session *session, uint64_t now_ns) {
+  if (session->pings_unanswered == CONTROL_PINGS_UNANSWERED) {
+    control_session_read(session);
+    if (session->state != CONTROL_UP || session->pings_unanswered == 0) return;
+  }
   if (session->pings_unanswered) session->control->totals.heartbeats_missed++;
   if (session->pings_unanswered == CONTROL_PINGS_UNANSWERED) {
     kvf_error *error = BASE_ERROR(KVF_PEER_LOST, NULL, "the peer has stopped answering: %d heartbeats", CONTROL_PINGS_UNANSWERED);
@@ -224,7 +229,7 @@ void control_session_heartbeat(struct control_session *session, uint64_t now_ns)
     return;
   }
   session->pings_unanswered++;
-  session->ping_due_ns = now_ns + session->control->options.heartbeat_ns / 5 * 4;
+  session->ping_due_ns = now_ns + session->control->options.heartbeat_ns / 5 * 3;
   struct wire_ping ping = {.sequence = ++session->ping_sequence};
   wire_ping_encode(start_frame(session), &ping);
   queue_frame(session);

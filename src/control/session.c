@@ -190,7 +190,7 @@ static void take_frames(struct control_session *session, size_t length_bytes) {
   }
 }
 
-static void read_available(struct control_session *session) {
+void control_session_read(struct control_session *session) {
   struct control *control = session->control;
   for (int i = 0; i < READS_PER_EVENT && session->state != CONTROL_CLOSED; i++) {
     ssize_t length = recv(session->fd, control->read_bytes, CONTROL_READ_BYTES, MSG_DONTWAIT);
@@ -214,7 +214,7 @@ static void flush(struct control_session *session) {
   if (number != 0) {
     /* The other side is gone, but its reason may lie unread before us. */
     session->write_error = number;
-    read_available(session);
+    control_session_read(session);
     if (session->state != CONTROL_CLOSED) end_by_reading(session, NULL);
     return;
   }
@@ -260,7 +260,7 @@ static void handle_event(uv_poll_t *handle, int status, int events) {
   if (session->state == CONTROL_CONNECTING)
     finish_connect(session);
   else if (events & UV_READABLE)
-    read_available(session);
+    control_session_read(session);
   if (session->state > CONTROL_CONNECTING && session->state < CONTROL_CLOSED && (events & UV_WRITABLE)) flush(session);
   watch(session);
 }
@@ -353,6 +353,11 @@ uint64_t control_session_due(const struct control_session *session) {
 }
 
 /* The public calls. */
+
+uint64_t control_session_silence_ns(const struct control_session *session) {
+  bool asked_in_vain = session->state == CONTROL_UP && session->pings_unanswered >= CONTROL_PINGS_SUSPECT;
+  return asked_in_vain ? base_clock_ns() - session->heard_ns : 0;
+}
 
 void control_session_send(struct control_session *session, const uint8_t *frames, size_t length_bytes) {
   if (session->state == CONTROL_UP && length_bytes) control_session_queue(session, frames, length_bytes);

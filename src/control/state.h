@@ -11,7 +11,7 @@
 #include "control/outbox.h"
 #include "control/socket.h"
 
-enum { CONTROL_LINGER_MS = 100, CONTROL_PINGS_UNANSWERED = 5, CONTROL_READ_BYTES = 256 << 10, CONTROL_LIBRARY_LIMIT_BYTES = 31 };
+enum { CONTROL_LINGER_MS = 100, CONTROL_PINGS_UNANSWERED = 5, CONTROL_PINGS_SUSPECT = 2, CONTROL_READ_BYTES = 256 << 10, CONTROL_LIBRARY_LIMIT_BYTES = 31 };
 
 struct control {
   uv_loop_t *loop;
@@ -126,6 +126,8 @@ void control_session_release(struct control_session *session);
 void control_session_tick(struct control_session *session, uint64_t now_ns);
 /* When control_session_tick wants to be called; 0: never. */
 uint64_t control_session_due(const struct control_session *session);
+/* Read and deal with what has come. */
+void control_session_read(struct control_session *session);
 /* Doomed sessions end, queued bytes go out. */
 void control_session_work(struct control_session *session);
 /* @p error is consumed. */

@@ -306,6 +306,10 @@ static void read_gauges(struct transfer *transfer, void *argument) {
   struct control_totals totals;
   transfer_usage_get(transfer, &usage);
   control_totals_get(engine->control, &totals);
+  uint64_t suspect_count, silence_ns;
+  engine_peers_suspect_count(engine, &suspect_count, &silence_ns);
+  stats_counter_set(&engine->counters.peers_suspect, suspect_count);
+  stats_counter_set(&engine->counters.peer_silence_ns, silence_ns);
   stats_counter_set(&engine->counters.arena_capacity_bytes, usage.capacity_bytes);
   stats_counter_set(&engine->counters.arena_used_bytes, usage.granted_bytes + usage.claimed_bytes + usage.quarantined_bytes);
   stats_counter_set(&engine->counters.arena_peak_bytes, usage.peak_bytes);

@@ -116,6 +116,7 @@ struct kvf_peer {
   bool layout_sent, ready_sent, ready_received, up, refused, told_down;
   uint8_t *early_layout; /* a LAYOUT that came before our cache */
   size_t early_layout_bytes;
+  uint64_t changed_ns; /* under the lock: when it last came up or went down, or was made */
   kvf_error *reason; /* why it was refused */
 };
 
@@ -167,6 +168,8 @@ bool engine_fabrics_arm(kvf_engine *engine);
 /* peer.c */
 struct control_callbacks engine_peer_callbacks(kvf_engine *engine);
 void engine_peers_cache_is_set(kvf_engine *engine);
+/* How many peers leave heartbeats unanswered, and for how long at most. */
+void engine_peers_suspect_count(kvf_engine *engine, uint64_t *count_out, uint64_t *silence_ns_out);
 void engine_peers_drop_all(kvf_engine *engine);
 /* Accepted peers that nobody was told of or that were closed meanwhile; the threads are gone. */
 void engine_peers_free_unheld(kvf_engine *engine);

@@ -15,6 +15,7 @@ static kvf_peer *create_peer(kvf_engine *engine) {
   if (!peer) return NULL;
   peer->engine = engine;
   peer->state.struct_bytes = sizeof peer->state;
+  peer->changed_ns = base_clock_ns();
   base_list_init(&peer->node);
   return peer;
 }
@@ -40,6 +41,7 @@ static void set_up(kvf_peer *peer, bool up) {
   peer->up = up;
   pthread_mutex_lock(&engine->lock);
   peer->state.up = up;
+  peer->changed_ns = base_clock_ns();
   pthread_mutex_unlock(&engine->lock);
   if (up) {
     stats_counter_add(&engine->counters.peers_up, 1);
@@ -419,8 +421,27 @@ void engine_peer_close(kvf_peer *peer) {
   if (counted) engine_release(engine);
 }
 
+static void describe_health(kvf_peer *peer) {
+  pthread_mutex_lock(&peer->engine->lock);
+  uint64_t silence_ns = peer->up ? control_session_silence_ns(peer->session) : 0;
+  peer->state.health = silence_ns ? KVF_PEER_SUSPECT : peer->up ? KVF_PEER_OK : KVF_PEER_DOWN;
+  peer->state.health_age_ns = silence_ns ? silence_ns : base_clock_ns() - peer->changed_ns;
+  pthread_mutex_unlock(&peer->engine->lock);
+}
+
+void engine_peers_suspect_count(kvf_engine *engine, uint64_t *count_out, uint64_t *silence_ns_out) {
+  *count_out = *silence_ns_out = 0;
+  BASE_LIST_EACH(&engine->peers, node) {
+    const kvf_peer *peer = BASE_CONTAINER(node, kvf_peer, node);
+    uint64_t silence_ns = peer->up ? control_session_silence_ns(peer->session) : 0;
+    *count_out += silence_ns > 0;
+    if (silence_ns > *silence_ns_out) *silence_ns_out = silence_ns;
+  }
+}
+
 static void describe_link(struct transfer *transfer, void *argument) {
   kvf_peer *peer = argument;
+  describe_health(peer);
   if (!peer->link) return;
   kvf_peer_state fresh = {0};
   transfer_link_describe(peer->link, &fresh);

@@ -48,6 +48,7 @@ static const struct {
     ROW(arena_peak_bytes, "arena_peak_bytes", "gauge", "Most receive staging that was ever in use."),
     ROW(peers_up, "up_peers", "gauge", "Peers whose handshake is done."),
     ROW(peers_lost, "lost_peers_total", "counter", "Established peers that went away."),
+    ROW(peers_suspect, "suspect_peers", "gauge", "Peers that have left a heartbeat unanswered."),
     ROW(regions, "regions", "gauge", "Registered regions."),
     ROW(region_bytes, "region_bytes", "gauge", "Bytes in registered regions."),
     ROW(control_bytes_sent, "control_sent_bytes_total", "counter", "Bytes of control messages sent."),
@@ -84,6 +85,13 @@ static void print_failures(struct output *out, const struct stats_counters *coun
 
 static void print_seconds(struct output *out, uint64_t value_ns) {
   print(out, "%" PRIu64 ".%09" PRIu64, (uint64_t)(value_ns / BASE_NS_PER_S), (uint64_t)(value_ns % BASE_NS_PER_S));
+}
+
+static void print_silence(struct output *out, const kvf_engine_stats *stats) {
+  print_head(out, "peer_silence_seconds", "gauge", "Longest silence of a suspect peer; 0: all answer.");
+  print(out, "kvferry_peer_silence_seconds ");
+  print_seconds(out, stats->peer_silence_ns);
+  print(out, "\n");
 }
 
 static void print_phase_sum(struct output *out, const char *phase, uint64_t value_ns) {
@@ -133,6 +141,7 @@ size_t stats_render(const struct stats_counters *counters, const struct stats_ph
   print_rooms(&out, &stats);
   print_failures(&out, counters);
   print_simple(&out, &stats);
+  print_silence(&out, &stats);
   print_phase_sums(&out, &stats);
   if (phases) print_phases(&out, phases);
   return out.used;
