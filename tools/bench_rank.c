@@ -238,7 +238,10 @@ bool bench_rank_work(struct rank *rank) {
   bool good = true;
   own.settings = &settings;
   rank->setup = &own;
-  for (uint32_t i = 0; i < KVF_PAGE_LIST_LIMIT; i++) rank->free_pages[i].in_order = task_of(rank)->in_order;
+  for (uint32_t i = 0; i < KVF_PAGE_LIST_LIMIT; i++) {
+    rank->free_pages[i].in_order = task_of(rank)->in_order;
+    rank->free_pages[i].run_pages = task_of(rank)->run_pages;
+  }
   if (!task_of(rank)->verify_first) settings.verify = VERIFY_OFF;
   while (good && (good = rank_read_word(rank, &word)) && word != BENCH_QUIT) {
     good = run_round(rank);

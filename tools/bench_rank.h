@@ -29,6 +29,7 @@ struct bench_task {
   enum bench_kind kind;
   bool verify_first; /* the first round is filled and checked, and not for measuring */
   bool in_order;     /* contiguous pages */
+  uint32_t run_pages; /* contiguous pages in random order, runs of so many; 0 = one run */
   bool layerwise;    /* each layer is posted when it is computed; else all after the last */
   uint64_t layer_ns; /* computing one layer */
   double idle_s;

@@ -9,7 +9,7 @@
 #include "moment.h"
 #include "quantity.h"
 
-enum { OWN_OPTION_COUNT = 8, BORROWED_OPTION_LIMIT = 16, LIST_LIMIT = 16, ROUND_LIMIT = 101 };
+enum { OWN_OPTION_COUNT = 9, BORROWED_OPTION_LIMIT = 16, LIST_LIMIT = 16, ROUND_LIMIT = 101 };
 
 static const char *const way_names[] = {"auto", "staged", "direct", "all", NULL};
 static const char *const order_names[] = {"random", "contiguous", "both", NULL};
@@ -32,7 +32,7 @@ struct transfer {
   uint64_t tokens, layers;
   uint32_t way, order;
   double layer_us; /* below 0: no computing, one post */
-  struct list concurrency;
+  struct list concurrency, runs;
   struct bench_host hosts[2];
   char host_text[160];
   size_t case_index, case_count;
@@ -40,7 +40,7 @@ struct transfer {
 };
 
 struct transfer_case {
-  uint32_t way, concurrency;
+  uint32_t way, concurrency, run_pages;
   const char *fabric;
   bool in_order, layerwise;
 };
@@ -101,6 +101,8 @@ static size_t list_options(struct transfer *transfer, struct option *options) {
        &transfer->settings.fabric},
       {"order", "random|contiguous|both", "of the pages; random", OPTION_CHOICE, &transfer->order, .choices = order_names},
       {"concurrency", "N[,N...]", "rooms posted at once; 1", OPTION_OWN, &transfer->concurrency, .parse = parse_list},
+      {"runs", "N[,N...]", "instead of --order: pages in runs of N, the runs in random order; a case each", OPTION_OWN,
+       &transfer->runs, .parse = parse_list},
       {"layerwise", "US", "each layer takes so many us to compute; post each when it is done, and all at the end", OPTION_OWN,
        &transfer->layer_us, .parse = parse_layer_time},
       {"hosts", "NS=ADDR,NS=ADDR", "network namespace and listen address of the prefill and of the decode ranks; this host's own",
@@ -190,6 +192,7 @@ static bool run_case(struct transfer *transfer, const struct transfer_case *one,
   const struct bench_task task = {.kind = BENCH_TRANSFER,
                                   .verify_first = true,
                                   .in_order = one->in_order,
+                                  .run_pages = one->run_pages,
                                   .layerwise = one->layerwise,
                                   .hosts = {transfer->hosts[0], transfer->hosts[1]},
                                   .layer_ns = transfer->layer_us > 0 ? (uint64_t)(transfer->layer_us * 1e3) : 0};
@@ -223,17 +226,25 @@ static double count_raw_ns(const struct transfer *transfer, const struct transfe
   return bytes * 1e9 / rate + (shm ? limits->wake_ns.median : limits->tcp_trip_ns.median / 2);
 }
 
+/* "random", "contiguous", or how long the runs are. */
+static const char *describe_order(const struct transfer_case *one, char *text) {
+  if (!one->run_pages) return order_names[one->in_order];
+  snprintf(text, QUANTITY_TEXT_BYTES, "runs of %u", one->run_pages);
+  return text;
+}
+
 static json_t *encode_case(const struct transfer *transfer, const struct transfer_case *one) {
   const struct settings *settings = &transfer->settings;
-  char sides[2][64];
+  char sides[2][64], order[QUANTITY_TEXT_BYTES];
   for (int role = 0; role < 2; role++) {
     const struct side *side = &settings->sides[role];
     snprintf(sides[role], sizeof sides[role], "tp=%u,pp=%u,page=%u,layout=%s,cp=%u", side->tp, side->pp, side->page_tokens,
              settings_layout_name(side->layout), settings_cp(side));
   }
-  return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:b, s:f}", "model", settings->model.name, "layers",
+  return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:i, s:b, s:f}", "model", settings->model.name, "layers",
                    (int)settings->model.layers, "prefill", sides[ROLE_PREFILL], "decode", sides[ROLE_DECODE], "asked_way",
-                   settings_way_name(one->way), "asked_fabric", one->fabric, "order", order_names[one->in_order], "tokens",
+                   settings_way_name(one->way), "asked_fabric", one->fabric, "order", describe_order(one, order), "run_pages",
+                   (int)one->run_pages, "tokens",
                    (json_int_t)transfer->tokens, "concurrency", (int)one->concurrency, "layerwise", (int)one->layerwise, "layer_us",
                    transfer->layer_us > 0 ? transfer->layer_us : 0.0);
 }
@@ -288,9 +299,9 @@ static double report_case(struct transfer *transfer, const struct transfer_case 
   json_object_set_new(result, "raw_ratio", json_real(latency.median / raw_ns));
   bench_output_add(&transfer->output, result);
   if (!transfer->output.quiet) {
-    char texts[3][QUANTITY_TEXT_BYTES];
-    fprintf(bench_output_table(&transfer->output), "%-6s %-7s %-10s %4u %-9s %-20s %-17s %-24s %9.2f %9.2f %9llu %5.0f%%\n",
-            measured->fabric, settings_way_name(measured->way), order_names[one->in_order], one->concurrency,
+    char texts[4][QUANTITY_TEXT_BYTES];
+    fprintf(bench_output_table(&transfer->output), "%-6s %-7s %-12s %4u %-9s %-20s %-17s %-24s %9.2f %9.2f %9llu %5.0f%%\n",
+            measured->fabric, settings_way_name(measured->way), describe_order(one, texts[3]), one->concurrency,
             one->layerwise ? "layers" : "one", bench_format_stat(rate, 1 << 20, 0, texts[0]),
             bench_format_stat(ratio, 1, 2, texts[1]), bench_format_stat(latency, 1e6, 2, texts[2]), latency.median / raw_ns,
             passes.median, (unsigned long long)round->pieces, 100 * measured->core_share);
@@ -344,14 +355,16 @@ static void measure_all(struct transfer *transfer) {
   const char *asked = transfer->settings.fabric;
   bool every_fabric = !strcmp(asked, "all");
   size_t fabrics = every_fabric ? sizeof all_fabrics / sizeof *all_fabrics : 1;
-  uint32_t ways = transfer->way == WAY_ALL ? WAY_ALL : 1, orders = transfer->order == ORDER_BOTH ? 2 : 1;
+  uint32_t ways = transfer->way == WAY_ALL ? WAY_ALL : 1;
+  size_t runs = transfer->runs.count, orders = runs ? runs : transfer->order == ORDER_BOTH ? 2 : 1;
   transfer->case_count = fabrics * ways * orders * transfer->concurrency.count * (transfer->layer_us < 0 ? 1 : 2);
   for (size_t fabric = 0; fabric < fabrics; fabric++)
     for (uint32_t way = 0; way < ways; way++)
-      for (uint32_t order = 0; order < orders; order++)
+      for (uint32_t order = 0; order < (uint32_t)orders; order++)
         measure_way(transfer, (struct transfer_case){.way = ways > 1 ? way : transfer->way,
                                                      .fabric = every_fabric ? all_fabrics[fabric] : asked,
-                                                     .in_order = orders > 1 ? order : transfer->order});
+                                                     .in_order = runs || (orders > 1 ? order : transfer->order),
+                                                     .run_pages = runs ? transfer->runs.values[order] : 0});
 }
 
 static void print_title(struct transfer *transfer) {
@@ -363,7 +376,7 @@ static void print_title(struct transfer *transfer) {
           settings->model.name, settings->model.layers, (unsigned long long)transfer->tokens,
           settings_rank_count(settings, ROLE_PREFILL), settings_rank_count(settings, ROLE_DECODE),
           (unsigned long long)transfer->output.rounds);
-  fprintf(out, "%-6s %-7s %-10s %4s %-9s %-20s %-17s %-24s %9s %9s %9s %6s\n", "fabric", "way", "pages", "n", "posts", "MiB/s",
+  fprintf(out, "%-6s %-7s %-12s %4s %-9s %-20s %-17s %-24s %9s %9s %9s %6s\n", "fabric", "way", "pages", "n", "posts", "MiB/s",
           "of memcpy", "latency ms", "x raw", "copies", "writes", "core");
 }
 

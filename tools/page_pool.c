@@ -27,6 +27,19 @@ static int compare_pages(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
+/* Runs that lay one after the other change places at random; the short one at the end stays. */
+static void shuffle_runs(struct page_pool *pool, uint32_t count, uint32_t *pages) {
+  uint32_t length = pool->run_pages;
+  for (uint32_t left = length ? count / length : 0; left > 1; left--) {
+    uint32_t *last = pages + (size_t)(left - 1) * length, *pick = pages + (size_t)(mix_next(&pool->random) % left) * length;
+    for (uint32_t i = 0; i < length; i++) {
+      uint32_t swap = last[i];
+      last[i] = pick[i];
+      pick[i] = swap;
+    }
+  }
+}
+
 bool page_pool_take(struct page_pool *pool, uint32_t count, uint32_t *pages_out) {
   if (pool->free_count < count) return false;
   if (count == 0) return true; /* and pages_out may be NULL */
@@ -34,6 +47,7 @@ bool page_pool_take(struct page_pool *pool, uint32_t count, uint32_t *pages_out)
     pool->free_count -= count;
     memcpy(pages_out, pool->free + pool->free_count, count * sizeof *pages_out);
     qsort(pages_out, count, sizeof *pages_out, compare_pages);
+    shuffle_runs(pool, count, pages_out);
     return true;
   }
   for (uint32_t i = 0; i < count; i++) {

@@ -11,6 +11,7 @@ struct page_pool {
   uint32_t free_count, page_count;
   uint64_t random;
   bool in_order; /* hand out those that came back last, ascending: runs, as long as all take the same count */
+  uint32_t run_pages; /* in order, but in random order runs of so many pages; 0 = one run */
 };
 
 bool page_pool_init(struct page_pool *pool, uint32_t page_count, uint64_t seed);

@@ -74,6 +74,13 @@ def check_layers():
     return faults
 
 
+def check_runs():
+    results = measure("transfer", *SMALL, "--way", "staged", "--runs", "1,4096")["results"]
+    faults = [fault for case in results for fault in judge_case(case)]
+    seen = [(case["order"], case["run_pages"]) for case in results]
+    return faults + ([] if seen == [("runs of 1", 1), ("runs of 4096", 4096)] else [f"runs: {seen}"])
+
+
 def check_csv():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "results.csv")
@@ -156,7 +163,7 @@ def check_death(number):
 
 
 def main():
-    faults = check_usage() + check_cases() + check_concurrency() + check_layers() + check_csv() + check_others()
+    faults = check_usage() + check_cases() + check_concurrency() + check_layers() + check_runs() + check_csv() + check_others()
     faults += check_death(signal.SIGTERM) + check_death(signal.SIGKILL)
     print("\n".join(faults) or "all as it should be")
     return 1 if faults else 0

@@ -281,6 +281,24 @@ static void the_page_pool_hands_out_each_page_once(void **state) {
   page_pool_fini(&pool);
 }
 
+static void a_pool_hands_out_runs_of_a_length_in_random_order(void **state) {
+  struct page_pool pool;
+  uint32_t pages[1000], breaks = 0;
+  bool seen[1000] = {false};
+  assert_true(page_pool_init(&pool, 1000, 5));
+  pool.in_order = true;
+  pool.run_pages = 4;
+  assert_true(page_pool_take(&pool, 1000, pages));
+  for (uint32_t i = 0; i < 1000; i++) {
+    assert_false(seen[pages[i]]);
+    seen[pages[i]] = true;
+    if (i % 4) assert_int_equal(pages[i], pages[i - 1] + 1);
+    if (i && i % 4 == 0) breaks += pages[i] != pages[i - 1] + 1;
+  }
+  assert_true(breaks > 240); /* of 249 places where one run ends */
+  page_pool_fini(&pool);
+}
+
 static void a_pool_in_order_hands_out_runs(void **state) {
   struct page_pool pool;
   uint32_t pages[3][20];
@@ -300,6 +318,7 @@ static void a_pool_in_order_hands_out_runs(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_pool_in_order_hands_out_runs),
+      cmocka_unit_test(a_pool_hands_out_runs_of_a_length_in_random_order),
       cmocka_unit_test(every_coordinate_changes_every_row),
       cmocka_unit_test(a_row_of_any_length_is_its_own_bytes),
       cmocka_unit_test(a_right_fill_passes_and_every_flipped_byte_is_found),
