@@ -9,7 +9,9 @@
 #include <cmocka.h>
 
 #include "copy/copy.h"
+#include "copy/order.h"
 #include "seed.h"
+#include "tile_reference.h"
 
 enum { LAYERS = 2, HEADS = 4, PAGES = 40, POOL_BYTES = 6 << 20, TOKENS = 150 };
 
@@ -65,6 +67,18 @@ static uint8_t *find_head(const struct rank *rank, uint32_t layer, uint32_t toke
   return (uint8_t *)(uintptr_t)address;
 }
 
+/* By tiles, as a GPU does it; a few at a time, so that blocks are cut by the room that there is. */
+static void run_tiles(const struct copy_order *order) {
+  struct copy_tiling tiling;
+  struct copy_tile tiles[7];
+  uint32_t count;
+  copy_tiling_begin(&tiling, order);
+  for (uint64_t alignment; alignment = 0, (count = copy_tiling_next(&tiling, tiles, 7, &alignment)) > 0;) {
+    for (uint32_t i = 0; i < count; i++) assert_in_range((uint64_t)tiles[i].row_bytes * tiles[i].row_count, 1, COPY_TILE_BYTES);
+    tile_reference_run(tiles, count, copy_tile_shift(alignment), NULL);
+  }
+}
+
 static void check_piece(const struct copy_backend *backend, uint64_t *random) {
   static const uint32_t sizes[] = {1, 12, 64, 72, 128, 256};
   static const uint32_t page_sizes[] = {4, 16, 64};
@@ -98,6 +112,23 @@ static void check_piece(const struct copy_backend *backend, uint64_t *random) {
   memcpy(target.pool, before, POOL_BYTES);
   copy_piece_pairs(backend, &link, &source.lists, &target.lists, &piece);
   assert_memory_equal(target.pool, expected, POOL_BYTES);
+
+  struct copy_order order = {.link = &link, .source_pages = &source.lists, .target_pages = &target.lists, .piece = piece};
+  uint8_t *by_tiles = malloc(POOL_BYTES);
+  uint64_t packed_bytes;
+  assert_true(layout_piece_bytes(&link, &piece, &packed_bytes));
+  order.packed = (uintptr_t)by_tiles;
+  run_tiles(&order);
+  assert_memory_equal(by_tiles, packed, packed_bytes);
+  memcpy(target.pool, before, POOL_BYTES);
+  order.kind = COPY_SCATTER;
+  run_tiles(&order);
+  assert_memory_equal(target.pool, expected, POOL_BYTES);
+  memcpy(target.pool, before, POOL_BYTES);
+  order.kind = COPY_PAIRS;
+  run_tiles(&order);
+  assert_memory_equal(target.pool, expected, POOL_BYTES);
+  free(by_tiles);
   free(source.pool);
   free(target.pool);
   free(expected);
@@ -114,7 +145,48 @@ static void random_pieces_arrive_where_the_formula_says(void **state) {
   }
 }
 
+/* Rows from one byte to several tiles, every width of vectors: the lanes reach each byte once and no other. */
+static void lanes_share_a_tile_without_gap_or_overlap(void **state) {
+  uint64_t random = seed_get();
+  enum { LIMIT = COPY_TILE_BYTES * 5 };
+  static uint8_t source[LIMIT], target[LIMIT];
+  for (int round = 0; round < 2000; round++) {
+    uint32_t shift = (uint32_t)random_below(&random, COPY_TILE_SHIFT_LIMIT + 1), unit = 1u << shift;
+    uint32_t row_bytes = unit * (1 + (uint32_t)random_below(&random, COPY_TILE_BYTES / unit));
+    if (round % 2) row_bytes = unit * (1 + (uint32_t)random_below(&random, 70 < COPY_TILE_BYTES / unit ? 70 : COPY_TILE_BYTES / unit));
+    uint32_t row_count = 1 + (uint32_t)random_below(&random, COPY_TILE_BYTES / row_bytes);
+    uint64_t gap = unit * random_below(&random, 3);
+    if ((row_bytes + gap) * row_count > LIMIT) gap = 0;
+    for (size_t i = 0; i < LIMIT; i++) source[i] = (uint8_t)(i * 7 + (i >> 8) + 1), target[i] = 0;
+    const struct copy_tile tile = {.source = (uintptr_t)source,
+                                   .target = (uintptr_t)target,
+                                   .source_stride = row_bytes,
+                                   .target_stride = row_bytes + gap,
+                                   .row_bytes = row_bytes,
+                                   .row_count = row_count};
+    uint64_t moved = 0;
+    for (uint32_t lane = 0; lane < COPY_TILE_LANES; lane++) moved += (uint64_t)copy_tile_begin(&tile, lane, shift).left << shift;
+    assert_int_equal(moved, (uint64_t)row_bytes * row_count);
+    tile_reference_run(&tile, 1, shift, NULL);
+    for (size_t i = 0; i < (row_bytes + gap) * row_count; i++) {
+      size_t row = i / (row_bytes + gap), column = i % (row_bytes + gap);
+      assert_int_equal(target[i], column < row_bytes ? source[row * row_bytes + column] : 0);
+    }
+  }
+}
+
+static void the_width_is_what_all_addresses_allow(void **state) {
+  assert_int_equal(copy_tile_shift(0), 4);
+  assert_int_equal(copy_tile_shift(0x1000), 4);
+  assert_int_equal(copy_tile_shift(16 | 8), 3);
+  assert_int_equal(copy_tile_shift(512 | 4), 2);
+  assert_int_equal(copy_tile_shift(2), 1);
+  assert_int_equal(copy_tile_shift(0x1001), 0);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(random_pieces_arrive_where_the_formula_says)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(random_pieces_arrive_where_the_formula_says),
+                                     cmocka_unit_test(lanes_share_a_tile_without_gap_or_overlap),
+                                     cmocka_unit_test(the_width_is_what_all_addresses_allow)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
