@@ -75,6 +75,7 @@ static kvf_error *resolve_planes(kvf_engine *engine, struct kvf_cache *cache) {
     uint64_t extent = 0;
     if (!layout_plane_extent(plane, &extent)) error = BASE_ERROR(KVF_TOO_LARGE, NULL, "the plane's size leaves 64 bits");
     if (!error) memory_table_find(engine->regions, (const void *)(uintptr_t)plane->address, extent, &region, &error);
+    if (!error && region->kind == KVF_MEMORY_CUDA) error = BASE_ERROR(KVF_UNSUPPORTED, NULL, "planes in CUDA memory cannot be moved yet");
     if (error) {
       base_error_add(error, "plane", "%u", i);
       return base_error_add(error, "layer", "%u", plane->layer);

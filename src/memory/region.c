@@ -69,21 +69,73 @@ static kvf_error *add_region(kvf_error *error, const struct memory_region *regio
   return error;
 }
 
-/* The caller's word counts; only what it leaves open is looked up, and nothing is guessed. */
+/* The driver's word on a range that is, or may be, CUDA memory. */
+static kvf_error *query_range(const kvf_region_options *options, struct memory_pointer *pointer_out) {
+  kvf_error *error = NULL;
+  if (memory_device_query(options->address, pointer_out, &error) != KVF_OK) return error;
+  const uint64_t first = (uint64_t)(uintptr_t)options->address, end = first + options->length_bytes;
+  if (pointer_out->kind != MEMORY_POINTER_DEVICE || pointer_out->is_movable) return NULL;
+  if (end <= pointer_out->base + pointer_out->bytes) return NULL;
+  error = BASE_ERROR(KVF_INVALID, NULL, "the range leaves the device memory that it begins in");
+  base_error_add(error, "allocation_base", "0x%" PRIx64, pointer_out->base);
+  return base_error_add(error, "allocation_bytes", "%" PRIu64, pointer_out->bytes);
+}
+
+static kvf_error *contradict(const char *claim, uint32_t kind) {
+  kvf_error *error = BASE_ERROR(KVF_INVALID, NULL, "the range is called %s, but to the GPU's driver it is %s", claim, memory_pointer_name(kind));
+  return base_error_add(error, "probe", "%s", memory_pointer_name(kind));
+}
+
+static kvf_error *settle_cuda(const struct memory_pointer *pointer, struct memory_region *region) {
+  kvf_error *error = NULL;
+  region->kind = KVF_MEMORY_CUDA;
+  region->is_movable = pointer->is_movable;
+  region->has_ipc = pointer->has_ipc;
+  memory_device_take(pointer->device, &region->device, &error);
+  return error;
+}
+
+/* Where nothing has loaded a driver there is no device memory to be mistaken for the host's, and none is loaded to find that out. */
+static kvf_error *settle_host(const kvf_region_options *options, struct memory_region *region) {
+  struct memory_pointer pointer;
+  kvf_error *error = NULL;
+  if (!memory_device_is_driver_loaded()) return NULL;
+  error = query_range(options, &pointer);
+  if (error && options->kind == KVF_MEMORY_HOST) {
+    kvf_error_free(error);
+    return NULL;
+  }
+  if (error || pointer.kind == MEMORY_POINTER_UNKNOWN || pointer.kind == MEMORY_POINTER_HOST) return error;
+  if (options->kind == KVF_MEMORY_HOST) return contradict("HOST", pointer.kind);
+  if (pointer.kind == MEMORY_POINTER_DEVICE) return settle_cuda(&pointer, region);
+  return base_error_add(BASE_ERROR(KVF_INVALID, NULL, "the kind of the range is not given, and to the GPU's driver it is %s: give it",
+                                   memory_pointer_name(pointer.kind)),
+                        "probe", "%s", memory_pointer_name(pointer.kind));
+}
+
+/* The caller's word counts unless the driver contradicts it; only what it leaves open is looked up, and nothing is guessed. */
 static kvf_error *settle_kind(const kvf_region_options *options, struct memory_region *region) {
+  struct memory_pointer pointer;
   region->memory_fd = -1;
   region->kind = options->kind;
-  if (options->kind == KVF_MEMORY_HOST) return NULL;
-  if (options->kind == KVF_MEMORY_CUDA) return BASE_ERROR(KVF_UNSUPPORTED, NULL, "this build cannot register CUDA memory");
-  if (options->kind != 0 && options->kind != KVF_MEMORY_SHARED) {
+  if (options->kind > KVF_MEMORY_CUDA) {
     kvf_error *error = BASE_ERROR(KVF_INVALID, NULL, "unknown kind of memory %" PRIu32, options->kind);
     return base_error_add(error, "kind", "%" PRIu32, options->kind);
   }
-  bool shared = memory_shared_find(options->address, options->length_bytes, &region->memory_fd, &region->memory_fd_offset);
-  if (!shared && options->kind == KVF_MEMORY_SHARED)
+  if (options->kind == KVF_MEMORY_CUDA) {
+    kvf_error *error = query_range(options, &pointer);
+    if (error) return error;
+    return pointer.kind == MEMORY_POINTER_DEVICE ? settle_cuda(&pointer, region) : contradict("CUDA", pointer.kind);
+  }
+  if (options->kind != KVF_MEMORY_HOST)
+    if (memory_shared_find(options->address, options->length_bytes, &region->memory_fd, &region->memory_fd_offset)) {
+      region->kind = KVF_MEMORY_SHARED;
+      return NULL;
+    }
+  if (options->kind == KVF_MEMORY_SHARED)
     return BASE_ERROR(KVF_INVALID, NULL, "the range is called SHARED, but does not lie in one allocation of kvf_memory_alloc");
-  region->kind = shared ? KVF_MEMORY_SHARED : KVF_MEMORY_HOST;
-  return NULL;
+  region->kind = KVF_MEMORY_HOST;
+  return settle_host(options, region);
 }
 
 static kvf_error *check_range(const kvf_region_options *options) {
@@ -96,7 +148,9 @@ static kvf_error *check_range(const kvf_region_options *options) {
   return NULL;
 }
 
+/* Device memory stays where it is. */
 static kvf_status pin_region(struct memory_region *region, kvf_error **error_out) {
+  if (region->kind == KVF_MEMORY_CUDA) return KVF_OK;
   kvf_status status = memory_pin(region->address, region->length, error_out);
   region->pinned = status == KVF_OK;
   return status;
@@ -162,6 +216,7 @@ static kvf_status add_new(struct memory_table *table, uint32_t index, const kvf_
   else if (options->pin)
     status = pin_region(region, error_out);
   if (status != KVF_OK) {
+    memory_device_give(region->device);
     base_free(region);
     return status;
   }
@@ -213,6 +268,7 @@ bool memory_table_remove(struct memory_table *table, struct memory_region *regio
   table->count--;
   table->bytes -= region->length;
   memmove(table->regions + index, table->regions + index + 1, (table->count - index) * sizeof *table->regions);
+  memory_device_give(region->device);
   base_free(region);
   return true;
 }

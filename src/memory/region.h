@@ -9,6 +9,7 @@
 #include <kvferry/region.h>
 
 #include "base/error.h"
+#include "memory/device.h"
 
 /* Read-only outside the table. */
 struct memory_region {
@@ -21,6 +22,9 @@ struct memory_region {
   bool pinned;
   int memory_fd; /* the memfd behind SHARED memory, borrowed; else -1 */
   uint64_t memory_fd_offset;
+  struct memory_device *device; /* of CUDA memory; a reference */
+  bool is_movable;              /* CUDA: what is behind the address can change, so no key may be made of it */
+  bool has_ipc;                 /* CUDA: other processes of this host can map it */
   char label[64]; /* "" when the caller gave none */
 };
 
@@ -31,7 +35,7 @@ kvf_status memory_table_create(struct memory_table **table_out, kvf_error **erro
 void memory_table_destroy(struct memory_table *table);
 
 /* Register one range; struct_bytes is the caller's to check. An identical range counts a reference of the region that is there.
- * Errors: INVALID (range, kind), OVERLAP, UNSUPPORTED (CUDA), RESOURCE_LIMIT (pinning), SYSTEM, NO_MEMORY. Nothing changes then. */
+ * Errors: INVALID (range, kind), OVERLAP, UNAVAILABLE and UNSUPPORTED (CUDA), RESOURCE_LIMIT (pinning), SYSTEM, NO_MEMORY. Nothing changes then. */
 kvf_status memory_table_add(struct memory_table *table, const kvf_region_options *options, struct memory_region **region_out,
                             kvf_error **error_out);
 /* Give one reference back; true when it was the last and @p region is gone. */

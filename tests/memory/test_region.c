@@ -112,7 +112,7 @@ static void test_bad_ranges_and_kinds(void **state) {
   assert_string_equal(kvf_error_find(error, "kind"), "17");
   kvf_error_free(error);
   options.kind = KVF_MEMORY_CUDA;
-  assert_int_equal(memory_table_add(*state, &options, &region, NULL), KVF_UNSUPPORTED);
+  assert_int_not_equal(memory_table_add(*state, &options, &region, NULL), KVF_OK); /* no driver, or one that knows it for host memory */
   options.kind = KVF_MEMORY_SHARED;
   assert_int_equal(memory_table_add(*state, &options, &region, NULL), KVF_INVALID);
   options.kind = KVF_MEMORY_HOST;
