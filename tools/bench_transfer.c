@@ -18,7 +18,7 @@ enum { WAY_ALL = 3, ORDER_BOTH = 2 };
 
 /* Rows of `replay` that mean the same here. */
 static const char *const borrowed[] = {"model", "heads",  "prefill", "decode", "verify",   "seed",
-                                       "arena", "gather", "piece",   "pool",   "deadline", "secret"};
+                                       "arena", "gather", "piece",   "pool",   "deadline", "secret", "checksum"};
 enum { BORROWED_COUNT = sizeof borrowed / sizeof *borrowed };
 
 struct list {

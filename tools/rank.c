@@ -42,6 +42,7 @@ static bool open_engine(struct rank *rank) {
   options.label = rank->name;
   options.fabrics = settings->fabric;
   options.secret = settings->secret;
+  options.checksum = settings->checksum;
   options.control_fault = settings->control_fault;
   options.way = settings->way;
   options.arena_bytes = settings->arena_bytes;

@@ -146,6 +146,7 @@ void settings_list(struct settings *settings, struct option *options) {
       {"secret", "TEXT", "shared secret of both sides", OPTION_TEXT, &settings->secret},
       {"control-fault", "RULES", "lose, repeat or delay control messages: drop:OPEN:out:1,…; see docs/testing.md", OPTION_TEXT,
        &settings->control_fault},
+      {"checksum", NULL, "a checksum over each piece, checked before it is scattered; staged pieces only", OPTION_FLAG, &settings->checksum},
       {"json", "FILE", "write the report as JSON; - is standard output", OPTION_TEXT, &settings->json_path},
       {"quiet", NULL, "no progress and no table", OPTION_FLAG, &settings->quiet},
   };

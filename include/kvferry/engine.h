@@ -40,6 +40,9 @@ typedef struct kvf_engine_options {
   kvf_log_sink log_sink;       /* NULL = silent */
   void *log_context;
   int32_t log_level;           /* 0 = KVF_LOG_WARNING */
+  uint32_t checksum;           /* 1: pieces to and from this rank carry a checksum, which the receiver checks before it scatters. A damaged
+                                  piece is sent again, and at last the room fails with CORRUPT. Such rooms take the staged way: with way = DIRECT
+                                  INVALID. One side asking is enough */
   const char *control_fault;   /* for tests: control frames to lose, repeat, delay, …, "drop:OPEN:out:1"; docs/testing.md.
                                   NULL = none */
 } kvf_engine_options;
@@ -81,6 +84,7 @@ typedef struct kvf_engine_stats {
   uint64_t peers_partial;    /* peers that came up with a component left out by agreement */
   uint64_t peers_suspect;    /* peers that are up and have left a heartbeat unanswered */
   uint64_t peer_silence_ns;  /* of the one of them that was heard of least recently; 0 = all answer */
+  uint64_t pieces_corrupt;   /* arrived damaged, as their checksum told */
 } kvf_engine_stats;
 
 #define KVF_ENGINE_STATS_INIT {sizeof(kvf_engine_stats)}

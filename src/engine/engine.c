@@ -50,7 +50,11 @@ static kvf_error *set_texts(struct engine_config *config, const kvf_engine_optio
 static kvf_error *configure(struct engine_config *config, const kvf_engine_options *options) {
   if (options->way > KVF_WAY_DIRECT) return BASE_ERROR(KVF_INVALID, NULL, "there is no way number %u", options->way);
   if (options->label && strlen(options->label) > WIRE_LABEL_LIMIT_BYTES) return BASE_ERROR(KVF_INVALID, NULL, "the label is longer than %d bytes", WIRE_LABEL_LIMIT_BYTES);
+  if (options->checksum > 1) return BASE_ERROR(KVF_INVALID, NULL, "checksum is 0 or 1, not %u", options->checksum);
+  if (options->checksum && options->way == KVF_WAY_DIRECT)
+    return BASE_ERROR(KVF_INVALID, NULL, "checksum with way direct: nobody could check bytes that go straight into pages");
   config->way = options->way;
+  config->checksum = options->checksum;
   config->copy_threads = (uint32_t)or_default(options->copy_threads, 1);
   config->window = (uint32_t)or_default(options->window, 8);
   config->standing_credit = (uint32_t)or_default(options->standing_credit, 2);
@@ -83,6 +87,7 @@ static kvf_status open_control(kvf_engine *engine, kvf_error **error_out) {
   struct control_options options = {.listen = engine->config.listen,
                                     .label = engine->config.label,
                                     .secret = engine->config.secret,
+                                    .capabilities = WIRE_CAN_CHECKSUM | (engine->config.checksum ? WIRE_WANTS_CHECKSUM : 0),
                                     .handshake_ns = engine->config.handshake_ns,
                                     .heartbeat_ns = engine->config.heartbeat_ns,
                                     .fault = engine->config.control_fault,

@@ -9,6 +9,7 @@
 /* The options with their defaults filled in; strings are owned. */
 struct engine_config {
   char *listen, *label, *fabrics, *secret, *control_fault;
+  bool checksum;
   uint32_t way, copy_threads, window, standing_credit, retry_count, event_capacity;
   uint64_t arena_bytes, gather_bytes, piece_bytes;
   uint64_t retry_backoff_ns, handshake_ns, heartbeat_ns, progress_ns, room_ns;

@@ -114,6 +114,7 @@ struct kvf_peer {
   struct control_session *session;
   struct transfer_link *link;
   bool layout_sent, ready_sent, ready_received, up, refused, told_down;
+  uint64_t capabilities; /* of its HELLO */
   uint8_t *early_layout; /* a LAYOUT that came before our cache */
   size_t early_layout_bytes;
   uint64_t changed_ns; /* under the lock: when it last came up or went down, or was made */

@@ -137,6 +137,17 @@ static void describe_peer(kvf_peer *peer, const struct wire_layout *layout, char
   snprintf(label, capacity, "%s@%s", peer->state.label, peer->state.address);
 }
 
+/* One side that wants checksums is enough, when the other can. */
+static kvf_error *agree_on_checksums(const kvf_peer *peer, bool *checksum_out) {
+  bool wanted = peer->engine->config.checksum;
+  *checksum_out = wanted || (peer->capabilities & WIRE_WANTS_CHECKSUM);
+  if (!wanted || (peer->capabilities & WIRE_CAN_CHECKSUM)) return NULL;
+  kvf_error *error = BASE_ERROR(KVF_INCOMPATIBLE, NULL, "this rank wants checksums, and the other cannot make them");
+  base_error_add(error, "field", "checksum");
+  base_error_add(error, "mine", "wanted");
+  return base_error_add(error, "yours", "unknown");
+}
+
 static kvf_error *accept_layout(kvf_peer *peer, const struct wire_layout *layout) {
   kvf_engine *engine = peer->engine;
   const struct kvf_cache *cache = engine->ready_cache;
@@ -148,6 +159,8 @@ static kvf_error *accept_layout(kvf_peer *peer, const struct wire_layout *layout
   uint32_t moved = 0;
   error = compare(&cache->planes, &theirs);
   if (!error) error = agree_on_components(peer, layout, &moved);
+  bool checksum = false;
+  if (!error) error = agree_on_checksums(peer, &checksum);
   if (error) return error;
   char label[96];
   describe_peer(peer, layout, label, sizeof label);
@@ -161,7 +174,8 @@ static kvf_error *accept_layout(kvf_peer *peer, const struct wire_layout *layout
                                                 .rank = layout->rank,
                                                 .rank_count = layout->rank_count,
                                                 .components = moved,
-                                                .piece_bytes = layout->piece_bytes};
+                                                .piece_bytes = layout->piece_bytes,
+                                                .checksum = checksum};
   transfer_link_add(engine->transfer, &options, &peer->link, &error);
   return error;
 }
@@ -233,6 +247,7 @@ static kvf_error *refused_by_peer(kvf_peer *peer, const uint8_t *payload, size_t
 
 static void remember_hello(kvf_peer *peer, const struct wire_hello *hello) {
   kvf_engine *engine = peer->engine;
+  peer->capabilities = hello->capabilities;
   pthread_mutex_lock(&engine->lock);
   size_t length = hello->label.length < sizeof peer->state.label - 1 ? hello->label.length : sizeof peer->state.label - 1;
   for (size_t i = 0; i < length; i++) {

@@ -18,7 +18,7 @@ enum { STATS_STATUS_COUNT = KVF_UNKNOWN_ROOM + 1 };
   X(slices_replaced) X(pieces_retried) X(pieces_failed) X(grant_wait_ns) X(gather_ns) X(write_ns) X(scatter_ns)         \
   X(arena_capacity_bytes) X(arena_used_bytes) X(arena_peak_bytes) X(peers_up) X(peers_lost) X(regions) X(region_bytes)  \
   X(control_bytes_sent) X(control_bytes_received) X(messages_refused) X(peers_partial)  \
-  X(peers_suspect) X(peer_silence_ns)
+  X(peers_suspect) X(peer_silence_ns) X(pieces_corrupt)
 /* clang-format on */
 
 /* Zero-initialised is all zero. */

@@ -55,6 +55,7 @@ static const struct {
     ROW(control_bytes_received, "control_received_bytes_total", "counter", "Bytes of control messages received."),
     ROW(messages_refused, "refused_messages_total", "counter", "Messages dropped as stale, unknown or malformed."),
     ROW(peers_partial, "partial_peers_total", "counter", "Peers that came up with a component left out by agreement."),
+    ROW(pieces_corrupt, "corrupt_pieces_total", "counter", "Pieces that arrived damaged, as their checksum told, and were asked for again."),
 #undef ROW
 };
 

@@ -154,6 +154,7 @@ struct transfer_link {
   uint32_t rank, rank_count;
   uint32_t components; /* that are moved between us */
   uint64_t piece_bytes;
+  bool checksum;
   uint32_t parked_count;
 
   /* we receive from it */

@@ -73,6 +73,8 @@ static kvf_error *check_piece(const struct transfer_recv_leg *leg, const struct 
     wrong = "tokens outside of what the room wants";
   else if (piece->direct && recv->transfer->way == KVF_WAY_STAGED)
     return BASE_ERROR(KVF_UNSUPPORTED, NULL, "this rank takes staged pieces only");
+  else if (leg->link->checksum && (piece->direct || !piece->checksum))
+    wrong = "no checksum that can be checked, though both sides agreed on them";
   if (!wrong) return NULL;
   kvf_error *error = BASE_ERROR(KVF_PROTOCOL, NULL, "the piece has %s", wrong);
   return base_error_add(error, "sequence", "%u", piece->sequence);
@@ -182,11 +184,33 @@ static void finish_landing(struct transfer_landing *landing, uint64_t scatter_ns
   free_landing(landing);
 }
 
+/* What has landed is not what was sent. The sender hears it, and the extent is free for another attempt. */
+static void refuse_corrupt(struct transfer_landing *landing, uint64_t found) {
+  struct transfer_link *link = landing->link;
+  const struct wire_piece piece = landing->piece;
+  bool wanted = landing->leg && !landing->leg->recv->failing;
+  stats_counter_add(&link->transfer->counters->pieces_corrupt, 1);
+  kvf_error *error = BASE_ERROR(KVF_CORRUPT, NULL, "the piece's bytes do not have its checksum");
+  base_error_add(error, "sequence", "%u", piece.sequence);
+  base_error_add(error, "length", "%llu", (unsigned long long)piece.bytes);
+  base_error_add(error, "checksum", "%016llx", (unsigned long long)found);
+  base_error_add(error, "expected", "%016llx", (unsigned long long)piece.checksum);
+  leave_room(landing);
+  free_landing(landing);
+  if (wanted)
+    refuse_piece(link, &piece, error);
+  else
+    kvf_error_free(error);
+}
+
 static void scatter_done(struct transfer_job *job) {
   struct transfer_landing *landing = BASE_CONTAINER(job, struct transfer_landing, job);
   landing->link->transfer->job_count--;
   landing->scattering = false;
-  finish_landing(landing, job->elapsed_ns);
+  if (job->check && job->found != job->checksum)
+    refuse_corrupt(landing, job->found);
+  else
+    finish_landing(landing, job->elapsed_ns);
 }
 
 static void scatter(struct transfer_landing *landing) {
@@ -200,6 +224,9 @@ static void scatter(struct transfer_landing *landing) {
                                                  .token_first = piece->token_first,
                                                  .token_count = piece->token_count},
                                        .packed = landing->memory,
+                                       .packed_bytes = piece->bytes,
+                                       .check = piece->checksum != 0,
+                                       .checksum = piece->checksum,
                                        .done = scatter_done};
   landing->scattering = true;
   count_in_room(landing);

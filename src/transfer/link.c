@@ -140,6 +140,7 @@ kvf_status transfer_link_add(struct transfer *transfer, const struct transfer_li
   link->rank_count = options->rank_count;
   link->components = options->components;
   link->piece_bytes = base_min_u64(transfer->piece_bytes, options->piece_bytes);
+  link->checksum = options->checksum;
   link->party = ++transfer->next_party;
   base_list_init(&link->recv_plans);
   base_list_init(&link->send_plans);

@@ -116,6 +116,7 @@ static kvf_error *describe_failure(struct transfer_piece *piece, kvf_error *caus
 static kvf_error *describe_final_failure(struct transfer_piece *piece) {
   struct transfer_leg *leg = piece->leg;
   kvf_status status = piece->direct ? KVF_DIRECT_WRITE_FAILED : KVF_STAGED_WRITE_FAILED;
+  if (kvf_error_status(piece->last_error) == KVF_CORRUPT) status = KVF_CORRUPT;
   kvf_error *error = BASE_ERROR(status, piece->last_error, "%s transfer of room %llu to %s failed: piece %u not delivered after %u attempts",
                                 piece->direct ? "direct" : "staged", (unsigned long long)leg->send->room, leg->link->label, piece->sequence,
                                 piece->attempt);
@@ -217,7 +218,8 @@ static void encode_header(const struct transfer_piece *piece, uint8_t header[WIR
                                          .token_count = piece->cut.token_count,
                                          .grant = piece->credit.id,
                                          .grant_generation = piece->credit.generation,
-                                         .bytes = piece->bytes},
+                                         .bytes = piece->bytes,
+                                         .checksum = piece->job.checksum},
                     header);
 }
 
@@ -359,6 +361,8 @@ static void submit_copy(struct transfer_piece *piece, enum transfer_job_kind kin
                                      .target_pages = &leg->target_pages,
                                      .piece = piece->cut,
                                      .packed = packed,
+                                     .packed_bytes = piece->bytes,
+                                     .check = leg->link->checksum,
                                      .done = copy_done};
   piece->state = PIECE_COPYING;
   piece->source_address = piece->gather;

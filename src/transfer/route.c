@@ -261,6 +261,8 @@ kvf_status transfer_route_choose_way(struct transfer_leg *leg, kvf_error **error
   kvf_error *error = NULL;
   if (!(ops->traits & FABRIC_DIRECT)) {
     facts.why_not_direct = "the fabric cannot write into pages";
+  } else if (link->checksum) {
+    facts.why_not_direct = "checksums are on, and nobody could check bytes that go straight into pages";
   } else if (!leg->may_direct) {
     facts.why_not_direct = "the receiver takes staged pieces only";
   } else if ((ops->traits & FABRIC_MAPPABLE) && facts.demanded != KVF_WAY_STAGED) {

@@ -40,6 +40,10 @@ struct transfer_job {
   const struct layout_pages *target_pages;
   struct layout_piece piece;
   void *packed;
+  uint64_t packed_bytes;
+  bool check;        /* gather: fill in `checksum`; scatter: only when the packed bytes have it */
+  uint64_t checksum;
+  uint64_t found;    /* scatter: what the packed bytes had; another than `checksum` says that nothing was scattered */
   uint64_t elapsed_ns; /* filled in by transfer_job_run */
   uint64_t slices;     /* likewise, for gathers and pairs */
   void (*done)(struct transfer_job *job);
@@ -104,6 +108,7 @@ struct transfer_link_options {
   uint32_t rank, rank_count;
   uint32_t components; /* bit set: what both instances have */
   uint64_t piece_bytes;
+  bool checksum; /* every piece carries one, in both directions: no way is taken that nobody could check */
 };
 kvf_status transfer_link_add(struct transfer *transfer, const struct transfer_link_options *options, struct transfer_link **link_out,
                              kvf_error **error_out);

@@ -49,6 +49,9 @@ enum {
   WIRE_NONCE_BYTES = 32,
   WIRE_INCARNATION_BYTES = 16,
   WIRE_PIECE_BYTES = 96,
+  /* capabilities of a HELLO */
+  WIRE_CAN_CHECKSUM = 1,   /* pieces with a checksum (XXH3, 64 bits) are made and checked */
+  WIRE_WANTS_CHECKSUM = 2, /* and demanded: both sides can, or they are no pair */
   WIRE_PLANE_LIMIT = 65536,
   WIRE_CUT_LIMIT = 262144,
   WIRE_PROVIDER_LIMIT = 16,

@@ -180,6 +180,51 @@ static void a_provider_error_always_fails_only_its_room(void **state) {
   rig_close(&pair.rig);
 }
 
+/* One bit changed on its way: found before it reaches a page, and sent again. */
+static void a_damaged_piece_is_sent_again(void **state) {
+  if (strchr(fabrics, '(') || !strcmp(fabrics, "auto")) skip();
+  struct rig_options options = faulty("corrupt=2,count=2");
+  options.engine.checksum = 1;
+  open_pair(options);
+  start_room(ROOM, 600);
+  kvf_event sent = rig_wait(pair.rig.prefill[0].engine, KVF_EVENT_SEND_END);
+  if (sent.error) rig_print_error(sent.error);
+  assert_int_equal(sent.status, KVF_OK);
+  assert_true(sent.retries > 0);
+  assert_int_equal(rig_wait(pair.rig.decode[0].engine, KVF_EVENT_RECV_END).status, KVF_OK);
+  assert_int_equal(rig_check(&pair.rig.decode[0], ROOM, &pair.target, 0, 600), 0);
+  kvf_engine_stats stats = KVF_ENGINE_STATS_INIT;
+  assert_int_equal(kvf_engine_stats_query(pair.rig.decode[0].engine, &stats, NULL), KVF_OK);
+  assert_int_equal(stats.pieces_corrupt, 2);
+  end_room();
+  rig_close(&pair.rig);
+}
+
+/* Damaged each time: CORRUPT at the sender, and the receiver hears why. Nothing of it was written into a page. */
+static void a_piece_damaged_each_time_fails_the_room_as_corrupt(void **state) {
+  if (strchr(fabrics, '(') || !strcmp(fabrics, "auto")) skip();
+  struct rig_options options = faulty("corrupt=1,count=3");
+  options.engine.checksum = 1;
+  open_pair(options);
+  uint64_t before = settled_arena();
+  start_room(ROOM, 16);
+  kvf_event sent = rig_wait(pair.rig.prefill[0].engine, KVF_EVENT_SEND_END);
+  assert_int_equal(sent.status, KVF_CORRUPT);
+  const char *const fields[] = {"attempts", "checksum", "expected", "piece", "peer"};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) assert_field(sent.error, fields[i]);
+  kvf_error_free(sent.error);
+  kvf_event received = rig_wait(pair.rig.decode[0].engine, KVF_EVENT_RECV_END);
+  assert_int_equal(received.status, KVF_PEER_FAILED);
+  assert_true(has_status(received.error, KVF_CORRUPT));
+  kvf_error_free(received.error);
+  for (uint64_t i = 0; i < pair.rig.decode[0].pool_bytes; i++) assert_int_equal(pair.rig.decode[0].pool[i], 0);
+  end_room();
+  assert_arena_is_back(before);
+  memset(pair.rig.prefill[0].pool, 0, pair.rig.prefill[0].pool_bytes);
+  rig_run_room(&pair.rig, ROOM + 1, 16, 0, 16);
+  rig_close(&pair.rig);
+}
+
 static void cancelling_ends_both_sides(void **state) {
   for (int side = 0; side < 2; side++) {
     open_pair(quick_options());
@@ -531,6 +576,8 @@ int main(int count, char **arguments) {
       cmocka_unit_test(a_registration_lost_for_good_fails_the_room_on_both_sides),
       cmocka_unit_test(a_provider_error_once_is_retried),
       cmocka_unit_test(a_provider_error_always_fails_only_its_room),
+      cmocka_unit_test(a_damaged_piece_is_sent_again),
+      cmocka_unit_test(a_piece_damaged_each_time_fails_the_room_as_corrupt),
       cmocka_unit_test(cancelling_ends_both_sides),
       cmocka_unit_test(a_sender_that_ends_early_is_incomplete_on_both_sides),
       cmocka_unit_test(a_sender_that_never_comes_is_named_at_the_deadline),

@@ -25,7 +25,7 @@ PIN(kvf_status_text, 48);
 PIN(kvf_cache_options, 48);
 PIN(kvf_chunk, 72);
 PIN(kvf_engine_options, 160);
-PIN(kvf_engine_stats, 224);
+PIN(kvf_engine_stats, 232);
 PIN(kvf_peer_state, 464);
 PIN(kvf_plan_flow, 896);
 PIN(kvf_plan_options, 56);
