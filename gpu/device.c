@@ -54,7 +54,7 @@ bool device_open(int32_t number, uint32_t lane_count, uint32_t tile_limit, struc
                  struct memory_device_failure *failure) {
   if (!driver_open(failure)) return false;
   struct memory_device *device = calloc(1, sizeof *device);
-  if (device) device->lanes = calloc(lane_count, sizeof *device->lanes);
+  if (device) device->lanes = calloc(lane_count ? lane_count : 1, sizeof *device->lanes);
   if (!device || !device->lanes) {
     free(device);
     return driver_fail(failure, MEMORY_FAULT_EXHAUSTED, "calloc", "no host memory");
@@ -125,5 +125,12 @@ enum memory_device_state device_event_poll(struct memory_device *device, CUevent
 }
 
 enum memory_device_state device_lane_poll(struct memory_device *device, uint32_t lane, struct memory_device_failure *failure) {
-  return device_event_poll(device, device->lanes[lane].done, failure);
+  enum memory_device_state state = device_event_poll(device, device->lanes[lane].done, failure);
+  struct memory_device_failure ignored;
+  if (state == MEMORY_DEVICE_FAILED && device_enter(device, &ignored)) {
+    /* A failed question is no proof that the lane is quiet. On a broken context this returns at once. */
+    driver.cuStreamSynchronize(device->lanes[lane].stream);
+    device_leave();
+  }
+  return state;
 }

@@ -9,7 +9,7 @@
 
 struct lane {
   bool busy;
-  const struct copy_order *order;
+  struct copy_order order;
   struct copy_order reached; /* the order with addresses as kernels see them */
   struct copy_tiling tiling;
   void *bounce; /* pageable memory on the host's side of it, or NULL */
@@ -93,7 +93,7 @@ kvf_status copy_device_begin(struct copy_device *copies, const struct copy_order
   while (index < MEMORY_DEVICE_LANES && copies->lanes[index].busy) index++;
   if (index == MEMORY_DEVICE_LANES) return base_error_give(BASE_ERROR(KVF_BACKPRESSURE, NULL, "every lane of the GPU is busy"), error_out);
   struct lane *lane = &copies->lanes[index];
-  *lane = (struct lane){.order = order, .reached = *order};
+  *lane = (struct lane){.order = *order, .reached = *order};
   kvf_error *error = NULL;
   if (!layout_piece_bytes(order->link, &order->piece, &lane->bytes)) error = BASE_ERROR(KVF_INTERNAL, NULL, "a piece leaves its cuts");
   if (!error) error = reach_packed(copies, index, order);
@@ -107,8 +107,8 @@ kvf_status copy_device_begin(struct copy_device *copies, const struct copy_order
 
 static enum copy_state end(struct lane *lane, kvf_error *error, kvf_error **error_out) {
   lane->busy = false;
-  if (!error && lane->bounce && lane->order->kind == COPY_GATHER)
-    memcpy((void *)(uintptr_t)lane->order->packed, lane->bounce, lane->bytes);
+  if (!error && lane->bounce && lane->order.kind == COPY_GATHER)
+    memcpy((void *)(uintptr_t)lane->order.packed, lane->bounce, lane->bytes);
   if (!error) return COPY_DONE;
   base_error_give(error, error_out);
   return COPY_FAILED;

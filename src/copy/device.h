@@ -19,7 +19,7 @@ kvf_status copy_device_create(struct memory_device *device, uint64_t piece_bytes
 /* No copy may be under way. NULL is fine. */
 void copy_device_destroy(struct copy_device *copies);
 
-/* Begin a copy; *lane_out names it. Errors: BACKPRESSURE (every lane is busy), NO_MEMORY, FABRIC. After an error nothing of it is
+/* Begin a copy of @p order, which is copied, what it points at not; *lane_out names it. Errors: BACKPRESSURE (every lane is busy), NO_MEMORY, FABRIC. After an error nothing of it is
  * under way. */
 kvf_status copy_device_begin(struct copy_device *copies, const struct copy_order *order, uint32_t *lane_out, kvf_error **error_out);
 /* DONE and FAILED free the lane; the order's memory is quiet from then on. */

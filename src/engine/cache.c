@@ -16,6 +16,10 @@ kvf_status engine_region_open(kvf_engine *engine, const kvf_region_options *opti
   pthread_mutex_lock(&engine->lock);
   kvf_status status = engine->closing ? base_error_give(BASE_ERROR(KVF_CLOSED, NULL, "the engine is closed"), error_out)
                                       : memory_table_add(engine->regions, options, &region->region, error_out);
+  if (status == KVF_OK && region->region->kind == KVF_MEMORY_CUDA) {
+    status = engine_device_open(engine, region->region->device_number, error_out);
+    if (status != KVF_OK) memory_table_remove(engine->regions, region->region);
+  }
   if (status == KVF_OK) {
     atomic_fetch_add(&engine->references, 1);
     count_regions(engine);
@@ -60,10 +64,21 @@ static void note_region(struct kvf_cache *cache, const struct memory_region *reg
     if (cache->regions[i].region == region->number) return;
   }
   cache->regions[cache->region_count++] = (struct transfer_memory){.region = region->number,
+                                                                   .kind = region->kind,
                                                                    .address = region->address,
                                                                    .length = region->length,
                                                                    .memory_fd = region->memory_fd,
                                                                    .memory_fd_offset = region->memory_fd_offset};
+}
+
+/* A piece is copied by one kind of machine, and may hold all planes. */
+static kvf_error *check_kind(const kvf_engine *engine, const struct kvf_cache *cache, const struct memory_region *region) {
+  const bool on_device = region->kind == KVF_MEMORY_CUDA;
+  if (cache->region_count && on_device != (cache->regions[0].kind == KVF_MEMORY_CUDA))
+    return BASE_ERROR(KVF_UNSUPPORTED, NULL, "some planes of the cache are in CUDA memory and others are not");
+  if (on_device && engine->config.way == KVF_WAY_DIRECT)
+    return BASE_ERROR(KVF_UNSUPPORTED, NULL, "direct was demanded: peers cannot write into CUDA memory");
+  return NULL;
 }
 
 /* Find the region of each plane, and give the plane its offset in it. Lock held. */
@@ -75,7 +90,7 @@ static kvf_error *resolve_planes(kvf_engine *engine, struct kvf_cache *cache) {
     uint64_t extent = 0;
     if (!layout_plane_extent(plane, &extent)) error = BASE_ERROR(KVF_TOO_LARGE, NULL, "the plane's size leaves 64 bits");
     if (!error) memory_table_find(engine->regions, (const void *)(uintptr_t)plane->address, extent, &region, &error);
-    if (!error && region->kind == KVF_MEMORY_CUDA) error = BASE_ERROR(KVF_UNSUPPORTED, NULL, "planes in CUDA memory cannot be moved yet");
+    if (!error) error = check_kind(engine, cache, region);
     if (error) {
       base_error_add(error, "plane", "%u", i);
       return base_error_add(error, "layer", "%u", plane->layer);

@@ -81,7 +81,42 @@ static void free_config(struct engine_config *config) {
 
 static void jobs_are_done(void *context) { uv_async_send(&((kvf_engine *)context)->jobs_async); }
 
-static void submit_job(void *context, struct transfer_job *job) { engine_workers_submit(((kvf_engine *)context)->workers, job); }
+static void submit_job(void *context, struct transfer_job *job) {
+  kvf_engine *engine = context;
+  if (job->on_device)
+    engine_device_submit(engine->device, job);
+  else
+    engine_workers_submit(engine->workers, job);
+}
+
+static void finish_device_job(void *context, struct transfer_job *job) { engine_workers_finish(((kvf_engine *)context)->workers, job); }
+
+/* Without its reach kernels go through buffers of their own: slower, not wrong. */
+static void pin_staging(kvf_engine *engine) {
+  bool arena = memory_device_pin(engine->arena.address, engine->arena.length);
+  bool gather = memory_device_pin(engine->gather_memory, engine->config.gather_bytes);
+  if (!arena || !gather)
+    base_log_write(&engine->log, KVF_LOG_WARNING, "the GPU's driver does not pin the staging: its copies go through another buffer");
+  engine->arena_pinned = arena;
+  engine->gather_pinned = gather;
+}
+
+kvf_status engine_device_open(kvf_engine *engine, int32_t number, kvf_error **error_out) {
+  struct memory_device *memory;
+  if (engine->device) return KVF_OK;
+  kvf_status status = memory_device_open(number, &memory, error_out);
+  if (status == KVF_OK)
+    status = engine_device_create(memory, engine->config.piece_bytes, finish_device_job, engine, &engine->device, error_out);
+  if (status == KVF_OK) pin_staging(engine);
+  return status;
+}
+
+static void close_device(kvf_engine *engine) {
+  if (engine->arena_pinned) memory_device_unpin(engine->arena.address);
+  if (engine->gather_pinned) memory_device_unpin(engine->gather_memory);
+  engine_device_destroy(engine->device);
+  engine->device = NULL;
+}
 
 static kvf_status open_control(kvf_engine *engine, kvf_error **error_out) {
   struct control_options options = {.listen = engine->config.listen,
@@ -188,6 +223,7 @@ static kvf_engine *create_engine(const kvf_engine_options *options, kvf_error **
 
 /* What exists of an engine whose threads are gone, or never began. */
 static void close_parts(kvf_engine *engine) {
+  close_device(engine);
   engine_workers_destroy(engine->workers);
   engine->workers = NULL;
   if (engine->transfer) transfer_destroy(engine->transfer);

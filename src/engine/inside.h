@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "control/address.h"
 #include "control/control.h"
+#include "engine/device.h"
 #include "engine/engine.h"
 #include "engine/workers.h"
 #include "memory/region.h"
@@ -58,6 +59,7 @@ struct kvf_engine {
   struct base_list commands;
   struct memory_table *regions;
   struct kvf_cache *cache; /* set once; owned */
+  struct engine_device *device; /* set once, before the first cache: some region is CUDA memory */
   char address[300];
 
   /* ---- I/O thread ---- */
@@ -79,6 +81,7 @@ struct kvf_engine {
   struct fabric *arena_maker; /* the provider that made the arena's memory, or NULL */
   struct fabric_memory arena_made;
   void *gather_memory;
+  bool arena_pinned, gather_pinned; /* within the GPU's reach */
   const struct kvf_cache *ready_cache; /* the same, once the transfers know it */
   struct base_list peers;
   struct base_list waiting; /* receives whose peers are not all up */
@@ -200,6 +203,8 @@ void engine_loop_begin_end(kvf_engine *engine);
 void engine_cache_free(kvf_engine *engine);
 
 /* engine.c */
+/* The GPU's thread, and the staging within its reach. Lock held. Errors: those of engine_device_create. */
+kvf_status engine_device_open(kvf_engine *engine, int32_t number, kvf_error **error_out);
 void engine_release(kvf_engine *engine);
 
 #endif

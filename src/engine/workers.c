@@ -18,6 +18,13 @@ struct engine_workers {
   pthread_t threads[];
 };
 
+/* Lock held. */
+static void add_finished(struct engine_workers *workers, struct base_list *node) {
+  bool first = base_list_empty(&workers->finished);
+  base_list_push_back(&workers->finished, node);
+  if (first) workers->wake(workers->context);
+}
+
 static void *run_worker(void *argument) {
   struct engine_workers *workers = argument;
   pthread_mutex_lock(&workers->lock);
@@ -28,9 +35,7 @@ static void *run_worker(void *argument) {
     pthread_mutex_unlock(&workers->lock);
     transfer_job_run(BASE_CONTAINER(node, struct transfer_job, node), workers->backend);
     pthread_mutex_lock(&workers->lock);
-    bool first = base_list_empty(&workers->finished);
-    base_list_push_back(&workers->finished, node);
-    if (first) workers->wake(workers->context);
+    add_finished(workers, node);
   }
   pthread_mutex_unlock(&workers->lock);
   return NULL;
@@ -82,6 +87,13 @@ void engine_workers_submit(struct engine_workers *workers, struct transfer_job *
   base_list_init(&job->node);
   base_list_push_back(&workers->jobs, &job->node);
   pthread_cond_signal(&workers->has_jobs);
+  pthread_mutex_unlock(&workers->lock);
+}
+
+void engine_workers_finish(struct engine_workers *workers, struct transfer_job *job) {
+  pthread_mutex_lock(&workers->lock);
+  base_list_init(&job->node);
+  add_finished(workers, &job->node);
   pthread_mutex_unlock(&workers->lock);
 }
 

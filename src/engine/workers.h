@@ -12,6 +12,8 @@ kvf_status engine_workers_create(uint32_t thread_count, void (*wake)(void *conte
 /* Runs what is queued, then ends the threads. */
 void engine_workers_destroy(struct engine_workers *workers);
 void engine_workers_submit(struct engine_workers *workers, struct transfer_job *job);
+/* A job that was run elsewhere joins the finished ones. */
+void engine_workers_finish(struct engine_workers *workers, struct transfer_job *job);
 /* Move the finished jobs to @p jobs_out. */
 void engine_workers_take(struct engine_workers *workers, struct base_list *jobs_out);
 

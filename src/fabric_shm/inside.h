@@ -141,6 +141,7 @@ struct shm_mapping {
   uint8_t *address;
   uint64_t length;
   uint64_t generation, nonce;
+  bool pinned; /* within reach of the GPU that this process uses */
 };
 
 /* What an endpoint knows of one region of its peer. Keys and descriptors come on different ways, in either order. */

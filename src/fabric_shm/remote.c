@@ -9,9 +9,11 @@
 #include "base/checked.h"
 #include "fabric/piece.h"
 #include "fabric_shm/inside.h"
+#include "memory/device.h"
 #include "memory/shared.h"
 
 static void unmap(struct shm_mapping *mapping) {
+  if (mapping->pinned) memory_device_unpin(mapping->base);
   if (mapping->base) munmap(mapping->base, mapping->base_bytes);
   *mapping = (struct shm_mapping){0};
 }
@@ -100,6 +102,7 @@ static kvf_error *map_memory(const struct shm_message *message, int fd, struct s
   if (base == MAP_FAILED) return BASE_ERROR(KVF_FABRIC, BASE_ERROR_ERRNO("mmap", errno), "the peer's memory cannot be mapped");
   *mapping_out = (struct shm_mapping){.base = base,
                                       .base_bytes = base_bytes,
+                                      .pinned = memory_device_pin(base, base_bytes), /* a GPU's kernels then gather straight into it */
                                       .address = (uint8_t *)base + slack,
                                       .length = message->length,
                                       .generation = message->generation,

@@ -87,7 +87,7 @@ static kvf_error *take_device(int32_t number) {
   }
   if (shared.references++) return NULL;
   kvf_error *error = open_driver();
-  if (!error && !shared.ops->device_open(number, MEMORY_DEVICE_LANES, MEMORY_DEVICE_TILES, &shared.device, &failure))
+  if (!error && !shared.ops->device_open(number, 0, 0, &shared.device, &failure))
     error = base_error_add(memory_device_error(&failure), "device", "%d", (int)number);
   if (error) shared.references = 0;
   shared.number = number;
@@ -110,6 +110,16 @@ void memory_device_give(struct memory_device *device) {
     shared.device = NULL;
   }
   pthread_mutex_unlock(&shared.lock);
+}
+
+kvf_status memory_device_open(int32_t number, struct memory_device **device_out, kvf_error **error_out) {
+  struct memory_device_failure failure;
+  if (shared.ops->device_open(number, MEMORY_DEVICE_LANES, MEMORY_DEVICE_TILES, device_out, &failure)) return KVF_OK;
+  return base_error_give(base_error_add(memory_device_error(&failure), "device", "%d", (int)number), error_out);
+}
+
+void memory_device_close(struct memory_device *device) {
+  if (device) shared.ops->device_close(device);
 }
 
 const struct memory_device_ops *memory_device_ops(void) { return shared.ops; }

@@ -14,6 +14,9 @@ enum { MEMORY_DEVICE_LANES = 8, MEMORY_DEVICE_TILES = 16384 };
 kvf_status memory_device_take(int32_t number, struct memory_device **device_out, kvf_error **error_out);
 /* Give a reference back; the last one closes the device. NULL is fine. */
 void memory_device_give(struct memory_device *device);
+/* The same device again, with lanes for one thread's copies; the holder of a reference may ask. Errors as above. */
+kvf_status memory_device_open(int32_t number, struct memory_device **device_out, kvf_error **error_out);
+void memory_device_close(struct memory_device *device);
 /* The table; valid while a reference is held. */
 const struct memory_device_ops *memory_device_ops(void);
 

@@ -89,6 +89,7 @@ static kvf_error *contradict(const char *claim, uint32_t kind) {
 static kvf_error *settle_cuda(const struct memory_pointer *pointer, struct memory_region *region) {
   kvf_error *error = NULL;
   region->kind = KVF_MEMORY_CUDA;
+  region->device_number = pointer->device;
   region->is_movable = pointer->is_movable;
   region->has_ipc = pointer->has_ipc;
   memory_device_take(pointer->device, &region->device, &error);

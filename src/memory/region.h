@@ -23,6 +23,7 @@ struct memory_region {
   int memory_fd; /* the memfd behind SHARED memory, borrowed; else -1 */
   uint64_t memory_fd_offset;
   struct memory_device *device; /* of CUDA memory; a reference */
+  int32_t device_number;
   bool is_movable;              /* CUDA: what is behind the address can change, so no key may be made of it */
   bool has_ipc;                 /* CUDA: other processes of this host can map it */
   char label[64]; /* "" when the caller gave none */

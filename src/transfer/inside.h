@@ -48,6 +48,7 @@ struct transfer {
   struct fabric *fabrics[TRANSFER_PROVIDER_LIMIT];
   uint32_t fabric_count;
   uint32_t way;
+  bool on_device; /* our pages are in CUDA memory */
   uint64_t piece_bytes;
   uint32_t window, standing_credit, retry_count;
   uint64_t retry_backoff_ns, progress_ns, room_ns;

@@ -2,6 +2,10 @@
 #include "copy/checksum.h"
 #include "transfer/inside.h"
 
+static void count_slices(struct transfer_job *job) {
+  if (job->kind != TRANSFER_SCATTER) job->slices = layout_piece_slices(job->link, LAYOUT_SOURCE, job->source_pages, &job->piece);
+}
+
 void transfer_job_run(struct transfer_job *job, const struct copy_backend *backend) {
   uint64_t started_ns = base_clock_ns();
   switch (job->kind) {
@@ -20,5 +24,25 @@ void transfer_job_run(struct transfer_job *job, const struct copy_backend *backe
       break;
   }
   job->elapsed_ns = base_clock_ns() - started_ns;
-  if (job->kind != TRANSFER_SCATTER) job->slices = layout_piece_slices(job->link, LAYOUT_SOURCE, job->source_pages, &job->piece);
+  count_slices(job);
+}
+
+bool transfer_job_begin(struct transfer_job *job, struct copy_order *order_out) {
+  static const enum copy_kind kinds[] = {[TRANSFER_GATHER] = COPY_GATHER, [TRANSFER_SCATTER] = COPY_SCATTER, [TRANSFER_PAIRS] = COPY_PAIRS};
+  *order_out = (struct copy_order){.kind = kinds[job->kind],
+                                   .link = job->link,
+                                   .source_pages = job->source_pages,
+                                   .target_pages = job->target_pages,
+                                   .piece = job->piece,
+                                   .packed = (uintptr_t)job->packed};
+  if (!job->check || job->kind != TRANSFER_SCATTER) return true;
+  job->found = copy_checksum(job->packed, job->packed_bytes);
+  return job->found == job->checksum;
+}
+
+void transfer_job_end(struct transfer_job *job, uint64_t started_ns, kvf_error *error) {
+  if (!error && job->check && job->kind == TRANSFER_GATHER) job->checksum = copy_checksum(job->packed, job->packed_bytes);
+  job->error = error;
+  job->elapsed_ns = base_clock_ns() - started_ns;
+  count_slices(job);
 }

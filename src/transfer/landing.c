@@ -207,6 +207,13 @@ static void scatter_done(struct transfer_job *job) {
   struct transfer_landing *landing = BASE_CONTAINER(job, struct transfer_landing, job);
   landing->link->transfer->job_count--;
   landing->scattering = false;
+  if (job->error && landing->leg) {
+    kvf_error *error = BASE_ERROR(kvf_error_status(job->error), job->error, "a piece could not be scattered");
+    base_error_add(error, "sequence", "%u", landing->piece.sequence);
+    transfer_recv_fail(landing->leg->recv, error, NULL);
+  } else {
+    kvf_error_free(job->error);
+  }
   if (job->check && job->found != job->checksum)
     refuse_corrupt(landing, job->found);
   else
@@ -227,6 +234,7 @@ static void scatter(struct transfer_landing *landing) {
                                        .packed_bytes = piece->bytes,
                                        .check = piece->checksum != 0,
                                        .checksum = piece->checksum,
+                                       .on_device = transfer->on_device,
                                        .done = scatter_done};
   landing->scattering = true;
   count_in_room(landing);

@@ -300,9 +300,17 @@ static void copy_done(struct transfer_job *job) {
   count_slices(piece, job->slices);
   if (piece->mapped) piece->leg->link->mapped_jobs--;
   set_busy(piece, false);
+  kvf_error *error = job->error;
+  job->error = NULL;
+  if (error && (piece->acked || piece->leg->closed)) {
+    kvf_error_free(error);
+    error = NULL;
+  }
   if (end_if_closed(piece)) return;
   if (piece->acked)
     finish_piece(piece);
+  else if (error)
+    fail_piece(piece, error);
   else
     send_copied(piece);
 }
@@ -363,6 +371,7 @@ static void submit_copy(struct transfer_piece *piece, enum transfer_job_kind kin
                                      .packed = packed,
                                      .packed_bytes = piece->bytes,
                                      .check = leg->link->checksum,
+                                     .on_device = leg->send->transfer->on_device,
                                      .done = copy_done};
   piece->state = PIECE_COPYING;
   piece->source_address = piece->gather;

@@ -1,6 +1,8 @@
 /* The whole of an engine's transfers: set-up, turns, ticks. */
 #include "transfer/transfer.h"
 
+#include <kvferry/region.h>
+
 #include "transfer/inside.h"
 
 static bool cut_gather_buffers(struct transfer *transfer, const struct transfer_options *options) {
@@ -54,6 +56,9 @@ kvf_status transfer_cache_set(struct transfer *transfer, const kvf_rank_planes *
                               const struct transfer_memory *regions, uint32_t region_count, kvf_error **error_out) {
   struct transfer_exposure *pools = base_calloc(region_count, sizeof *pools);
   if (!pools) return base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for the cache's regions"), error_out);
+  transfer->on_device = region_count && regions[0].kind == KVF_MEMORY_CUDA;
+  /* Nobody but our own GPU reaches such pages. */
+  if (transfer->on_device) transfer->way = KVF_WAY_STAGED;
   for (uint32_t i = 0; i < region_count; i++) {
     pools[i].memory = regions[i];
     /* A rank that takes staged pieces only keeps its pools to itself. */

@@ -22,6 +22,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "copy/copy.h"
+#include "copy/order.h"
 #include "fabric/fabric.h"
 #include "stats/counter.h"
 #include "wire/message.h"
@@ -44,11 +45,17 @@ struct transfer_job {
   bool check;        /* gather: fill in `checksum`; scatter: only when the packed bytes have it */
   uint64_t checksum;
   uint64_t found;    /* scatter: what the packed bytes had; another than `checksum` says that nothing was scattered */
-  uint64_t elapsed_ns; /* filled in by transfer_job_run */
+  bool on_device;      /* our pages are in CUDA memory: not for transfer_job_run */
+  uint64_t elapsed_ns; /* filled in by whoever ran it */
   uint64_t slices;     /* likewise, for gathers and pairs */
+  kvf_error *error;    /* likewise, owned; NULL: copied */
   void (*done)(struct transfer_job *job);
 };
 void transfer_job_run(struct transfer_job *job, const struct copy_backend *backend);
+/* For a backend that begins a copy and is asked for its end: what is to be done on the host before and after. False: damaged bytes,
+ * nothing is to be copied. */
+bool transfer_job_begin(struct transfer_job *job, struct copy_order *order_out);
+void transfer_job_end(struct transfer_job *job, uint64_t started_ns, kvf_error *error);
 
 struct transfer_host {
   void *context;
@@ -62,6 +69,7 @@ struct transfer_host {
 /* One memory range that peers may write, on every one-sided provider. */
 struct transfer_memory {
   uint32_t region;
+  uint32_t kind; /* KVF_MEMORY_CUDA, or anything else for memory that the host reaches */
   void *address;
   uint64_t length;
   int memory_fd; /* or -1 */
@@ -94,7 +102,7 @@ bool transfer_rooms_over(const struct transfer *transfer);
 bool transfer_quiet(const struct transfer *transfer);
 void transfer_fences_abandon(struct transfer *transfer);
 
-/* What this rank holds; @p regions are the pools that peers may be given for direct writes. Once; before the first link. Borrowed. */
+/* What this rank holds, all of it in host or all in CUDA memory; @p regions are the pools that peers may be given for direct writes. Once; before the first link. Borrowed. */
 kvf_status transfer_cache_set(struct transfer *transfer, const kvf_rank_planes *planes, uint32_t rank, uint32_t rank_count,
                               const struct transfer_memory *regions, uint32_t region_count, kvf_error **error_out);
 

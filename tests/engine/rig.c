@@ -26,6 +26,22 @@ static void set_defaults(struct rig_side *side) {
   if (!side->layout) side->layout = KVF_LAYOUT_NHD;
 }
 
+/* What to add to an address of the image for the one on the device; 0 without a device. */
+static uint64_t put_on_device(const struct rig *rig, struct rig_rank *rank, const struct rig_side *side) {
+  if (!side->on_device) return 0;
+  rank->device = rig->options.device;
+  rank->device_pool = rank->device->alloc(rank->pool_bytes);
+  rank->device->copy(rank->device_pool, (uintptr_t)rank->pool, rank->pool_bytes);
+  return rank->device_pool - (uintptr_t)rank->pool;
+}
+
+static void upload(const struct rig_rank *rank) {
+  if (rank->device) rank->device->copy(rank->device_pool, (uintptr_t)rank->pool, rank->pool_bytes);
+}
+static void download(const struct rig_rank *rank) {
+  if (rank->device) rank->device->copy((uintptr_t)rank->pool, rank->device_pool, rank->pool_bytes);
+}
+
 static void open_pool(struct rig *rig, struct rig_rank *rank, const struct rig_side *side, uint32_t index) {
   kvf_error *error = NULL;
   uint32_t stage = index / side->tp, layers = rig->options.layers;
@@ -57,7 +73,8 @@ static void open_pool(struct rig *rig, struct rig_rank *rank, const struct rig_s
   }
   rank->plane_count = kept;
   kvf_region_options region = KVF_REGION_OPTIONS_INIT;
-  region.address = rank->pool;
+  const uint64_t shift = put_on_device(rig, rank, side);
+  region.address = (void *)((uintptr_t)rank->pool + shift);
   region.length_bytes = rank->pool_bytes;
   region.label = "pool";
   must(kvf_region_open(rank->engine, &region, 1, &rank->region, &error), error);
@@ -68,7 +85,9 @@ static void open_pool(struct rig *rig, struct rig_rank *rank, const struct rig_s
   cache.rank_count = side->tp * side->pp;
   cache.stage = stage;
   cache.ignore_components = side->ignore_components;
+  for (uint32_t i = 0; i < rank->plane_count; i++) rank->planes[i].address += shift;
   must(kvf_cache_open(rank->engine, &cache, &rank->cache, &error), error);
+  for (uint32_t i = 0; i < rank->plane_count; i++) rank->planes[i].address -= shift;
 }
 
 static void log_line(void *context, int32_t level, const char *line) {
@@ -124,6 +143,7 @@ static void close_rank(struct rig *rig, struct rig_rank *rank, uint32_t peer_cou
   kvf_engine_close(rank->engine);
   kvf_cache_close(rank->cache);
   kvf_region_close(rank->region);
+  if (rank->device) rank->device->free(rank->device_pool);
   if (rig->options.plain_pools)
     free(rank->pool);
   else
@@ -185,10 +205,12 @@ void rig_fill(const struct rig_rank *rank, uint64_t room, const struct rig_pages
       }
     }
   }
+  upload(rank);
 }
 
 uint64_t rig_check(const struct rig_rank *rank, uint64_t room, const struct rig_pages *pages, uint64_t token_first, uint64_t token_end) {
   uint64_t wrong = 0;
+  download(rank);
   for (uint32_t i = 0; i < rank->plane_count; i++) {
     const kvf_plane *plane = &rank->planes[i];
     for (uint64_t token = token_first; token < token_end; token++) {
@@ -203,6 +225,7 @@ uint64_t rig_check(const struct rig_rank *rank, uint64_t room, const struct rig_
   }
   for (uint64_t i = 0; i < rank->pool_bytes; i++) wrong += rank->pool[i] != 0;
   memset(rank->pool, 0, rank->pool_bytes);
+  upload(rank);
   return wrong;
 }
 

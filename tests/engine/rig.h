@@ -20,6 +20,14 @@ struct rig_side {
   uint32_t layout;
   uint32_t draft;             /* the last layer is: 0 a main layer, 1 a draft layer, 2 absent */
   uint32_t ignore_components;
+  bool on_device; /* pools in the memory of options.device; rank->pool is its image here */
+};
+
+/* Memory that the host does not reach, as numbers. */
+struct rig_device {
+  uint64_t (*alloc)(uint64_t bytes);
+  void (*free)(uint64_t address);
+  void (*copy)(uint64_t target, uint64_t source, uint64_t bytes);
 };
 
 struct rig_options {
@@ -29,6 +37,7 @@ struct rig_options {
   const char *prefill_fabrics;        /* instead of engine.fabrics on the prefill ranks */
   const char *prefill_control_fault, *decode_control_fault; /* instead of engine.control_fault on the ranks of one side */
   uint64_t decode_arena_bytes;        /* instead of engine.arena_bytes on the decode ranks */
+  const struct rig_device *device;
   bool plain_pools;                   /* pools from malloc: nothing that a peer could map */
 };
 
@@ -40,6 +49,8 @@ struct rig_rank {
   uint32_t plane_count;
   unsigned char *pool;
   uint64_t pool_bytes;
+  uint64_t device_pool; /* what pool is the image of, or 0 */
+  const struct rig_device *device;
   kvf_peer *peers[RIG_RANKS]; /* decode ranks: all prefill ranks */
 };
 

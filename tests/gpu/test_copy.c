@@ -16,7 +16,7 @@
 
 enum { LAYERS = 3, HEADS = 4, PAGES = 24, POOL_BYTES = 2 << 20, TOKENS = 90, PIECE_BYTES = 1 << 20, SIDE_BY_SIDE = 5 };
 
-static struct memory_device *device;
+static struct memory_device *held, *device;
 static struct copy_device *copies;
 static const struct memory_device_ops *ops;
 
@@ -216,7 +216,7 @@ static void a_moment_in_a_caller_s_stream_is_waited_for(void **state) {
 
 static int open_device(void **state) {
   kvf_error *error = NULL;
-  if (memory_device_take(0, &device, &error) != KVF_OK) {
+  if (memory_device_take(0, &held, &error) != KVF_OK || memory_device_open(0, &device, &error) != KVF_OK) {
     printf("skipped: %s\n", kvf_error_message(error));
     exit(77);
   }
@@ -226,7 +226,8 @@ static int open_device(void **state) {
 
 static int close_device(void **state) {
   copy_device_destroy(copies);
-  memory_device_give(device);
+  memory_device_close(device);
+  memory_device_give(held);
   return 0;
 }
 

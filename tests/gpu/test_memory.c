@@ -115,10 +115,17 @@ static void failures_of_the_device_name_the_driver_s_word(void **state) {
   int ranges = DRIVER(stub_ranges)();
   setenv("KVF_STUB", "old-device", 1);
   refuse((void *)device, KVF_MEMORY_CUDA, KVF_UNAVAILABLE, "CUDA_ERROR_NO_BINARY_FOR_GPU");
-  setenv("KVF_STUB", "no-memory", 1);
-  refuse((void *)device, KVF_MEMORY_CUDA, KVF_NO_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
   unsetenv("KVF_STUB");
   accept((void *)device, KVF_MEMORY_CUDA, KVF_MEMORY_CUDA);
+  struct memory_device *held = NULL, *lanes = NULL;
+  kvf_error *error = NULL;
+  assert_int_equal(memory_device_take(0, &held, NULL), KVF_OK);
+  setenv("KVF_STUB", "no-memory", 1);
+  assert_int_equal(memory_device_open(0, &lanes, &error), KVF_NO_MEMORY);
+  assert_non_null(strstr(kvf_error_message(kvf_error_cause(error)), "CUDA_ERROR_OUT_OF_MEMORY"));
+  kvf_error_free(error);
+  unsetenv("KVF_STUB");
+  memory_device_give(held);
   assert_int_equal(DRIVER(stub_ranges)(), ranges); /* nothing was left behind, by failures or success */
   DRIVER(cuMemFree)(device);
 }
