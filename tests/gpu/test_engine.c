@@ -55,6 +55,12 @@ static void small_pieces_and_a_small_arena(void **state) {
   run_rooms(options);
 }
 
+static void with_checksums(void **state) {
+  struct rig_options options = make_options(true, true);
+  options.engine.checksum = 1;
+  run_rooms(options);
+}
+
 /* Gathers are under way when the room is cancelled: its end comes when they are over, and the engine goes on. */
 static void a_room_is_cancelled_with_kernels_under_way(void **state) {
   struct rig_options options = make_options(true, true);
@@ -150,6 +156,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(device_to_host),
                                      cmocka_unit_test(host_to_device),
                                      cmocka_unit_test(small_pieces_and_a_small_arena),
+                                     cmocka_unit_test(with_checksums),
                                      cmocka_unit_test(a_room_is_cancelled_with_kernels_under_way),
                                      cmocka_unit_test(a_gpu_that_breaks_fails_the_room_and_says_so),
                                      cmocka_unit_test(direct_into_device_memory_is_refused_at_the_cache)};
