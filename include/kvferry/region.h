@@ -19,7 +19,8 @@ typedef struct kvf_region_options {
   size_t struct_bytes;
   void *address;
   uint64_t length_bytes;
-  uint32_t kind;     /* KVF_MEMORY_…; 0 = SHARED when it came from kvf_memory_alloc, else HOST */
+  uint32_t kind;     /* KVF_MEMORY_…; 0 = SHARED when it came from kvf_memory_alloc, CUDA when a GPU's driver is loaded and knows it for
+                        device memory, else HOST. A kind that the driver contradicts is INVALID */
   uint32_t pin;      /* 1: lock the pages in memory, an error when the limit forbids it */
   const char *label; /* for people; may be NULL */
 } kvf_region_options;
@@ -30,7 +31,8 @@ typedef struct kvf_region_options {
  *  Shapes:    @p options[count], @p regions_out[count].
  *  Ownership: borrows the memory until kvf_region_close; the mapping must not change meanwhile. Returns owned.
  *  An identical second registration is counted and needs its own close; a true overlap is refused.
- *  Errors: INVALID, OVERLAP, NO_MEMORY, RESOURCE_LIMIT (pinning), UNSUPPORTED (kind). The field index names the entry. */
+ *  Errors: INVALID, OVERLAP, NO_MEMORY, RESOURCE_LIMIT (pinning), UNAVAILABLE (no GPU, driver or libkvferry_cuda),
+ *  UNSUPPORTED (a second GPU), FABRIC (the GPU's driver). The field index names the entry. */
 KVF_API kvf_status kvf_region_open(kvf_engine *engine, const kvf_region_options *options, size_t count, kvf_region **regions_out,
                                    kvf_error **error_out);
 

@@ -12,6 +12,7 @@ extern "C" {
 typedef struct kvf_send kvf_send;
 
 enum { KVF_AUX_LIMIT_BYTES = 65536 };
+enum { KVF_CUDA_STREAM = 1, KVF_CUDA_EVENT = 2 };
 
 typedef struct kvf_send_options {
   size_t struct_bytes;
@@ -39,6 +40,10 @@ typedef struct kvf_chunk {
   int32_t fence_fd;                /* with fenced: an eventfd. No page of the chunk is read before a count arrives there: 1 says computed, anything
                                       else says that the computation failed, and the room fails. Duplicated: the caller may close its own. Chunks
                                       that are posted later wait behind it */
+  uint32_t after_cuda; /* KVF_CUDA_…: the pages, in CUDA memory, are computed when this has come; not with fenced. As with a fence
+                          no page is read before, a computation that failed fails the room, and later chunks wait behind it */
+  void *cuda_handle;   /* with after_cuda: a CUstream, what is enqueued in it by now counts and NULL is the default stream; or a
+                          CUevent that has been recorded. Not needed after the call; the stream never waits for a transfer */
 } kvf_chunk;
 
 #define KVF_CHUNK_INIT {sizeof(kvf_chunk)}
@@ -48,11 +53,11 @@ typedef struct kvf_chunk {
  *  BACKPRESSURE, NO_MEMORY. Threads: any. Blocks: never. */
 KVF_API kvf_status kvf_send_open(kvf_engine *engine, const kvf_send_options *options, kvf_send **send_out, kvf_error **error_out);
 
-/** Post one chunk. Its pages must be computed already, which the caller guarantees, unless the chunk has a fence.
+/** Post one chunk. Its pages must be computed already, which the caller guarantees, unless the chunk has a fence or comes after_cuda.
  *  Shapes:    pages[i] of a list holds tokens first_token + i*page_tokens … of the request.
  *  Ownership: copies @p chunk, lists and aux; borrows the pages' memory until the room's terminal event.
  *  Threads:   any.   Blocks: never.
- *  Errors:    INVALID (a range, after final), SYSTEM (the fence cannot be duplicated), OUT_OF_RANGE (a page), TOO_LARGE (aux), NO_MEMORY. */
+ *  Errors:    INVALID (a range, after final, after_cuda without CUDA memory), FABRIC (the GPU's driver), SYSTEM (the fence cannot be duplicated), OUT_OF_RANGE (a page), TOO_LARGE (aux), NO_MEMORY. */
 KVF_API kvf_status kvf_send_post(kvf_send *send, const kvf_chunk *chunk, kvf_error **error_out);
 
 /** End the room; CANCELLED (or what came first) arrives as the terminal event. Threads: any. Blocks: never. */

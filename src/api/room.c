@@ -41,6 +41,8 @@ static kvf_error *check_chunk(const kvf_chunk *chunk) {
     return base_error_add(error, "limit", "%d", KVF_AUX_LIMIT_BYTES);
   }
   if (chunk->fenced > 1 || (chunk->fenced && chunk->fence_fd < 0)) return BASE_ERROR(KVF_INVALID, NULL, "a fence is an eventfd");
+  if (chunk->after_cuda > KVF_CUDA_EVENT || (chunk->after_cuda && chunk->fenced) || (chunk->after_cuda == KVF_CUDA_EVENT && !chunk->cuda_handle))
+    return BASE_ERROR(KVF_INVALID, NULL, "after_cuda names a stream or an event, and takes the place of a fence");
   if (chunk->aux_bytes && (!chunk->aux || !chunk->final)) return BASE_ERROR(KVF_INVALID, NULL, "auxiliary bytes come with the final chunk");
   return NULL;
 }

@@ -117,6 +117,19 @@ static bool copy_aux(struct engine_chunk *copy, const kvf_chunk *chunk) {
   return aux != NULL;
 }
 
+/* The GPU's thread watches the caller's stream or event, and tells as a caller with a fence would. */
+static kvf_error *make_fence(struct engine_chunk *copy, const kvf_chunk *chunk) {
+  kvf_engine *engine = copy->send->engine;
+  kvf_error *error = NULL;
+  pthread_mutex_lock(&engine->lock);
+  struct engine_device *device = engine->device;
+  pthread_mutex_unlock(&engine->lock);
+  if (!device) return BASE_ERROR(KVF_INVALID, NULL, "after_cuda says something only of an engine that has registered CUDA memory");
+  bool is_stream = chunk->after_cuda == KVF_CUDA_STREAM;
+  engine_device_fence(device, is_stream ? chunk->cuda_handle : NULL, is_stream ? NULL : chunk->cuda_handle, &copy->fence_fd, &error);
+  return error;
+}
+
 kvf_status engine_chunk_create(kvf_send *send, const kvf_chunk *chunk, struct engine_chunk **chunk_out, kvf_error **error_out) {
   struct engine_chunk *copy = base_calloc(1, sizeof *copy);
   if (!copy) return base_error_give(BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a chunk"), error_out);
@@ -129,6 +142,7 @@ kvf_status engine_chunk_create(kvf_send *send, const kvf_chunk *chunk, struct en
   base_list_init(&copy->node);
   kvf_error *error = NULL;
   if (!copy_lists(copy, chunk) || !copy_aux(copy, chunk)) error = BASE_ERROR(KVF_NO_MEMORY, NULL, "no memory for a chunk");
+  if (!error && chunk->after_cuda) error = make_fence(copy, chunk);
   if (!error && chunk->fenced) copy->fence_fd = fcntl(chunk->fence_fd, F_DUPFD_CLOEXEC, 0);
   if (!error && chunk->fenced && copy->fence_fd < 0) error = BASE_ERROR_ERRNO("fcntl(F_DUPFD_CLOEXEC) of the fence", errno);
   if (!error) {

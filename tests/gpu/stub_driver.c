@@ -503,6 +503,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
   return enqueue(stream, operation);
 }
 
+CUresult cuMemcpyDtoDAsync(CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream) {
+  return enqueue(stream, (struct operation){.kind = OPERATION_COPY, .target = target, .source = source, .bytes = bytes});
+}
 CUresult cuMemcpyHtoDAsync(CUdeviceptr target, const void *source, size_t bytes, CUstream stream) {
   return enqueue(stream, (struct operation){.kind = OPERATION_COPY, .target = target, .source = (uintptr_t)source, .bytes = bytes});
 }

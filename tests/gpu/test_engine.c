@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "driver.h"
 #include "memory/device.h"
@@ -90,6 +91,53 @@ static void a_room_is_cancelled_with_kernels_under_way(void **state) {
   rig_close(&rig);
 }
 
+static void post_after(kvf_send *send, const struct rig_pages *pages, uint32_t after_cuda, void *handle, kvf_status expected) {
+  kvf_chunk chunk = KVF_CHUNK_INIT;
+  chunk.token_count = 64;
+  chunk.final = 1;
+  chunk.page_list_count = 1;
+  chunk.page_lists = &pages->list;
+  chunk.after_cuda = after_cuda;
+  chunk.cuda_handle = handle;
+  assert_int_equal(kvf_send_post(send, &chunk, NULL), expected);
+}
+
+/* C90: what is written after the post and before the event is what arrives. */
+static void no_page_is_read_before_the_caller_s_event(void **state) {
+  struct rig_options options = make_options(true, true);
+  struct rig rig;
+  struct rig_pages from, to;
+  CUevent event;
+  if (!driver_is_stub()) skip();
+  assert_true(driver_begin());
+  rig_open(&rig, &options);
+  rig_connect(&rig);
+  for (uint64_t room = 1; room <= 2; room++) {
+    assert_int_equal(DRIVER(cuEventCreate)(&event, 0), CUDA_SUCCESS);
+    DRIVER(stub_event_hold)(event);
+    rig_pages_draw(&rig, &rig.options.prefill, 0, 64, &from);
+    rig_pages_draw(&rig, &rig.options.decode, 0, 64, &to);
+    kvf_send *send = rig_send_open(&rig.prefill[0], room);
+    kvf_recv *recv = rig_recv_open(&rig, &rig.decode[0], room, &to, 0, 64);
+    post_after(send, &from, 3, event, KVF_INVALID);
+    post_after(send, &from, KVF_CUDA_EVENT, NULL, KVF_INVALID);
+    post_after(send, &from, KVF_CUDA_EVENT, event, KVF_OK);
+    usleep(30000);
+    rig_fill(&rig.prefill[0], room, &from, 0, 64);
+    if (room == 2) setenv("KVF_STUB", "broken", 1); /* the computation failed */
+    DRIVER(stub_event_fire)(event);
+    kvf_event sent = rig_wait(rig.prefill[0].engine, KVF_EVENT_SEND_END), received = rig_wait(rig.decode[0].engine, KVF_EVENT_RECV_END);
+    unsetenv("KVF_STUB");
+    assert_int_equal(sent.status, room == 1 ? KVF_OK : KVF_INCOMPLETE);
+    if (room == 1) assert_int_equal(rig_check(&rig.decode[0], room, &to, 0, 64), 0);
+    kvf_error_free(sent.error);
+    kvf_error_free(received.error);
+    kvf_send_close(send);
+    kvf_recv_close(recv);
+  }
+  rig_close(&rig);
+}
+
 static void a_gpu_that_breaks_fails_the_room_and_says_so(void **state) {
   struct rig_options options = make_options(true, true);
   struct rig rig;
@@ -157,6 +205,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(host_to_device),
                                      cmocka_unit_test(small_pieces_and_a_small_arena),
                                      cmocka_unit_test(with_checksums),
+                                     cmocka_unit_test(no_page_is_read_before_the_caller_s_event),
                                      cmocka_unit_test(a_room_is_cancelled_with_kernels_under_way),
                                      cmocka_unit_test(a_gpu_that_breaks_fails_the_room_and_says_so),
                                      cmocka_unit_test(direct_into_device_memory_is_refused_at_the_cache)};

@@ -23,7 +23,7 @@ PIN(kvf_plan_heads, 24);
 PIN(kvf_status_text, 48);
 /* May grow. */
 PIN(kvf_cache_options, 48);
-PIN(kvf_chunk, 72);
+PIN(kvf_chunk, 88);
 PIN(kvf_engine_options, 160);
 PIN(kvf_engine_stats, 232);
 PIN(kvf_peer_state, 464);
