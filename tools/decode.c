@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "moment.h"
+#include "rank_device.h"
 #include "rank_room.h"
 
 void decode_open(struct rank *rank, struct rank_room *room) {
@@ -42,12 +43,13 @@ static bool check_aux(const struct rank_room *room, struct complaint *complaint)
   return true;
 }
 
-static bool check_room(const struct rank *rank, const struct rank_room *room, const kvf_event *event, struct complaint *complaint) {
+static bool check_room(struct rank *rank, const struct rank_room *room, const kvf_event *event, struct complaint *complaint) {
   const struct workload_request *request = room->request;
   struct pages view = rank_room_view(rank, room);
   struct pages_fault fault;
   uint64_t expected = geometry_room_bytes(&rank->geometry, request->prefix_tokens, request->tokens);
   bool sample = rank->setup->settings->verify == VERIFY_SAMPLE;
+  rank_device_download(rank, &view);
   if (!pages_check(&view, request->prefix_tokens, sample, &fault)) {
     pages_describe(&view, &fault, complaint->text, sizeof complaint->text);
     return false;
@@ -72,6 +74,7 @@ void decode_end(struct rank *rank, struct rank_room *room, const kvf_event *even
   if (rank->setup->settings->verify != VERIFY_OFF) {
     struct pages view = rank_room_view(rank, room);
     pages_reset(&view);
+    rank_device_upload(rank, &view);
   }
   rank_room_report(rank, room, event, check, text);
 }

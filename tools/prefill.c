@@ -1,5 +1,6 @@
 /* The prefill side of a rank: open rooms in order, compute (fill the pattern) and post the oldest room's next chunk. */
 #include "moment.h"
+#include "rank_device.h"
 #include "rank_room.h"
 
 void prefill_open(struct rank *rank, struct rank_room *room) {
@@ -48,7 +49,10 @@ static void post_next(struct rank *rank, struct rank_room *room) {
   uint64_t end = first - first % settings->chunk_tokens + settings->chunk_tokens;
   if (end > room->request->tokens) end = room->request->tokens;
   struct pages view = rank_room_view(rank, room);
-  if (settings->verify != VERIFY_OFF) pages_fill(&view, first, end);
+  if (settings->verify != VERIFY_OFF) {
+    pages_fill(&view, first, end);
+    rank_device_upload(rank, &view);
+  }
 
   kvf_chunk chunk = KVF_CHUNK_INIT;
   chunk.token_first = first;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "moment.h"
+#include "rank_device.h"
 #include "rank_room.h"
 
 enum { EVENT_BATCH = 64, IDLE_MS = 1000, PRESSED_MS = 1 };
@@ -67,8 +68,9 @@ static bool open_pool(struct rank *rank, const struct geometry_pages *pages) {
     return rank_fail(rank, "no memory for the pool", error);
   memset(rank->pool, PATTERN_CANARY, rank->geometry.pool_bytes);
   geometry_move(&rank->geometry, anywhere, (uintptr_t)rank->pool);
+  if (settings->memory && !rank_device_open(rank)) return false;
   kvf_region_options region = KVF_REGION_OPTIONS_INIT;
-  region.address = rank->pool;
+  region.address = (char *)rank->pool + rank_device_shift(rank);
   region.length_bytes = rank->geometry.pool_bytes;
   region.label = "pool";
   if (kvf_region_open(rank->engine, &region, 1, &rank->region, &error) != KVF_OK)
@@ -87,7 +89,11 @@ static bool open_cache(struct rank *rank) {
   options.rank_count = settings_rank_count(setup->settings, setup->role);
   options.stage = rank->geometry.stage;
   options.components = model_components(&setup->settings->model); /* this stage may hold fewer */
-  if (kvf_cache_open(rank->engine, &options, &rank->cache, &error) != KVF_OK)
+  const uint64_t shift = rank_device_shift(rank);
+  for (uint32_t i = 0; i < options.plane_count; i++) rank->geometry.planes[i].address += shift;
+  kvf_status status = kvf_cache_open(rank->engine, &options, &rank->cache, &error);
+  for (uint32_t i = 0; i < options.plane_count; i++) rank->geometry.planes[i].address -= shift;
+  if (status != KVF_OK)
     return rank_fail(rank, "the cache could not be declared", error);
   return true;
 }
@@ -258,6 +264,7 @@ static void summarise(struct rank *rank) {
     summary.messages_refused = stats.messages_refused;
   }
   if (rank->setup->role == ROLE_DECODE && rank->setup->settings->verify != VERIFY_OFF) {
+    rank_device_download_all(rank);
     bool clean = pattern_find_stain(rank->pool, rank->geometry.pool_bytes) == rank->geometry.pool_bytes;
     summary.check = clean ? RECORD_RIGHT : RECORD_WRONG;
   }
@@ -291,6 +298,7 @@ static void close_rank(struct rank *rank) {
   for (size_t i = 0; rank->setup->role == ROLE_DECODE && i < rank->peer_count; i++) kvf_peer_close(rank->peers[i]);
   kvf_engine_close(rank->engine);
   kvf_region_close(rank->region);
+  rank_device_close(rank);
   kvf_memory_free(rank->pool);
   geometry_fini(&rank->geometry);
   for (uint32_t i = 0; i < KVF_PAGE_LIST_LIMIT; i++) page_pool_fini(&rank->free_pages[i]);

@@ -37,6 +37,7 @@ struct rank {
   char name[24];
   kvf_engine *engine;
   void *pool;
+  void *device_pool; /* of which pool is the image (rank_device.h), or NULL */
   kvf_region *region;
   kvf_cache *cache;
   struct geometry geometry;

@@ -11,6 +11,7 @@
 
 enum { RANK_LIMIT = SETTINGS_RANK_LIMIT, PAGE_LIMIT_TOKENS = 65536 };
 
+static const char *const memory_names[] = {"host", "cuda", NULL};
 static const char *const way_names[] = {"auto", "staged", "direct", NULL};
 static const char *const verify_names[] = {"full", "sample", "off", NULL};
 
@@ -138,6 +139,7 @@ void settings_list(struct settings *settings, struct option *options) {
       {"seed", "N", "of everything random; 1", OPTION_COUNT, &settings->seed, 0, INT64_MAX},
       {"fabric", "NAMES", "auto, or a list in order of preference: shm, ucx, tcp, rdma; auto", OPTION_TEXT, &settings->fabric},
       {"way", "auto|staged|direct", "how the bytes go; auto", OPTION_CHOICE, &settings->way, .choices = way_names},
+      {"memory", "host|cuda", "where the caches lie; host", OPTION_CHOICE, &settings->memory, .choices = memory_names},
       {"arena", "SIZE", "receive staging of a rank; the library's default", OPTION_SIZE, &settings->arena_bytes, 1},
       {"gather", "SIZE", "send staging of a rank; the library's default", OPTION_SIZE, &settings->gather_bytes, 1},
       {"piece", "SIZE", "largest bulk write; the library's default", OPTION_SIZE, &settings->piece_bytes, 1},

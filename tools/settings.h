@@ -8,7 +8,7 @@
 
 enum role { ROLE_PREFILL, ROLE_DECODE };
 enum verify { VERIFY_FULL, VERIFY_SAMPLE, VERIFY_OFF };
-enum { SETTINGS_OPTION_COUNT = 25, SETTINGS_RANK_LIMIT = 64, SETTINGS_DEFAULT_LAYERS = 2, SETTINGS_LAYERS_UNSET = 1 << 30 };
+enum { SETTINGS_OPTION_COUNT = 26, SETTINGS_RANK_LIMIT = 64, SETTINGS_DEFAULT_LAYERS = 2, SETTINGS_LAYERS_UNSET = 1 << 30 };
 
 /** One instance: how the model is split over its ranks, and its pages. Ranks are numbered tensor-parallel first, then context
  *  parallel, then by stage. */
@@ -27,7 +27,7 @@ struct settings {
   uint64_t requests, heads, layers, chunk_tokens, concurrency, max_tokens, seed;
   uint64_t arena_bytes, piece_bytes, gather_bytes, pool_bytes;
   double time_scale, deadline_s;
-  uint32_t way, verify;
+  uint32_t way, verify, memory;
   bool quiet, checksum;
   struct model model;    /* with layers and heads as asked */
   uint32_t model_layers; /* before --layers */

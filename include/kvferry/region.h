@@ -44,6 +44,15 @@ KVF_API void kvf_region_close(kvf_region *region);
 KVF_API kvf_status kvf_memory_alloc(uint64_t length_bytes, void **memory_out, kvf_error **error_out);
 KVF_API void kvf_memory_free(void *memory);
 
+/** Allocate memory on GPU @p device, zeroed, for tools and tests; a server registers what its framework allocated.
+ *  Returns owned, an address that the host must not follow; kvf_cuda_memory_free it, NULL is fine.
+ *  Errors: INVALID, UNAVAILABLE (no GPU, driver or libkvferry_cuda), UNSUPPORTED (another GPU is in use), NO_MEMORY, FABRIC.
+ *  Threads: any. Blocks: yes. */
+KVF_API kvf_status kvf_cuda_memory_alloc(int32_t device, uint64_t length_bytes, void **memory_out, kvf_error **error_out);
+KVF_API void kvf_cuda_memory_free(void *memory);
+/** Copy between any two kinds of memory, done on return; while some kvf_cuda_memory_alloc lives. Errors: INVALID, FABRIC. */
+KVF_API kvf_status kvf_cuda_memory_copy(void *target, const void *source, uint64_t length_bytes, kvf_error **error_out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,7 @@
 /* kvf_region_…, kvf_memory_… and kvf_cache_…: what rooms may read and write. */
 #include "api/arguments.h"
 #include "engine/engine.h"
+#include "memory/device.h"
 #include "memory/shared.h"
 
 static kvf_status open_one(kvf_engine *engine, const kvf_region_options *options, kvf_region **region_out, kvf_error **error_out) {
@@ -40,6 +41,19 @@ kvf_status kvf_memory_alloc(uint64_t length_bytes, void **memory_out, kvf_error 
 
 void kvf_memory_free(void *memory) {
   if (memory) memory_shared_free(memory);
+}
+
+kvf_status kvf_cuda_memory_alloc(int32_t device, uint64_t length_bytes, void **memory_out, kvf_error **error_out) {
+  if (!memory_out) return api_null("memory_out", error_out);
+  if (!length_bytes) return base_error_give(BASE_ERROR(KVF_INVALID, NULL, "length_bytes is 0"), error_out);
+  return memory_device_alloc(device, length_bytes, memory_out, error_out);
+}
+
+void kvf_cuda_memory_free(void *memory) { memory_device_free(memory); }
+
+kvf_status kvf_cuda_memory_copy(void *target, const void *source, uint64_t length_bytes, kvf_error **error_out) {
+  if (!target || !source) return api_null("target or source", error_out);
+  return length_bytes ? memory_device_copy(target, source, length_bytes, error_out) : KVF_OK;
 }
 
 kvf_status kvf_cache_open(kvf_engine *engine, const kvf_cache_options *options, kvf_cache **cache_out, kvf_error **error_out) {

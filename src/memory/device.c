@@ -154,3 +154,35 @@ void memory_device_unpin(void *address) {
   if (shared.device) shared.ops->host_unregister(shared.device, address);
   pthread_mutex_unlock(&shared.lock);
 }
+
+/* ---- memory ---- */
+
+kvf_status memory_device_alloc(int32_t number, uint64_t bytes, void **memory_out, kvf_error **error_out) {
+  struct memory_device_failure failure;
+  struct memory_device *device;
+  uint64_t address;
+  kvf_status status = memory_device_take(number, &device, error_out);
+  if (status != KVF_OK) return status;
+  if (shared.ops->memory_alloc(device, bytes, &address, &failure)) {
+    *memory_out = (void *)(uintptr_t)address;
+    return KVF_OK;
+  }
+  memory_device_give(device);
+  return base_error_give(base_error_add(memory_device_error(&failure), "length", "%llu", (unsigned long long)bytes), error_out);
+}
+
+void memory_device_free(void *memory) {
+  if (!memory) return;
+  shared.ops->memory_free(shared.device, (uint64_t)(uintptr_t)memory);
+  memory_device_give(shared.device);
+}
+
+kvf_status memory_device_copy(void *target, const void *source, uint64_t bytes, kvf_error **error_out) {
+  struct memory_device_failure failure;
+  pthread_mutex_lock(&shared.lock);
+  struct memory_device *device = shared.device;
+  pthread_mutex_unlock(&shared.lock);
+  if (!device) return base_error_give(BASE_ERROR(KVF_INVALID, NULL, "no GPU is in use"), error_out);
+  if (shared.ops->memory_copy(device, (uint64_t)(uintptr_t)target, (uint64_t)(uintptr_t)source, bytes, &failure)) return KVF_OK;
+  return base_error_give(memory_device_error(&failure), error_out);
+}

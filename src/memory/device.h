@@ -17,6 +17,10 @@ void memory_device_give(struct memory_device *device);
 /* The same device again, with lanes for one thread's copies; the holder of a reference may ask. Errors as above. */
 kvf_status memory_device_open(int32_t number, struct memory_device **device_out, kvf_error **error_out);
 void memory_device_close(struct memory_device *device);
+/* Memory on a device, with a reference to it, and copies between any two kinds. Errors as above; INVALID for a copy without a device. */
+kvf_status memory_device_alloc(int32_t number, uint64_t bytes, void **memory_out, kvf_error **error_out);
+void memory_device_free(void *memory);
+kvf_status memory_device_copy(void *target, const void *source, uint64_t bytes, kvf_error **error_out);
 /* The table; valid while a reference is held. */
 const struct memory_device_ops *memory_device_ops(void);
 

@@ -259,7 +259,10 @@ kvf_status transfer_route_choose_way(struct transfer_leg *leg, kvf_error **error
                                  .row_bytes = plan->row_bytes,
                                  .direct_min_row_bytes = ops->direct_min_row_bytes};
   kvf_error *error = NULL;
-  if (!(ops->traits & FABRIC_DIRECT)) {
+  if (link->transfer->on_device) {
+    facts.demanded = KVF_WAY_AUTO;
+    facts.why_not_direct = "our pages are in CUDA memory";
+  } else if (!(ops->traits & FABRIC_DIRECT)) {
     facts.why_not_direct = "the fabric cannot write into pages";
   } else if (link->checksum) {
     facts.why_not_direct = "checksums are on, and nobody could check bytes that go straight into pages";

@@ -15,8 +15,10 @@ pack() {
   for program in $programs; do cp "$build/tests/gpu/$program" "$folder/" || exit 2; done
   cp -L "$build/gpu/libkvferry_cuda.so.0" "$folder/lib/" || exit 2
   cp "$0" "$folder/run.sh"
+  cp "$build/kvferry" "$folder/" && cp -L "$build/src/libkvferry.so.0" "$folder/lib/" || exit 2
   # What a bare machine may lack; the C library and the loader are its own.
-  for program in $programs; do ldd "$folder/$program"; done | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+  for program in $programs kvferry; do LD_LIBRARY_PATH=$folder/lib ldd "$folder/$program"; done | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | grep -v "^$folder/lib/" |
+    sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread)\.so' | xargs -r -I{} cp -L {} "$folder/lib/"
   echo "packed into $folder: carry it, then run $folder/run.sh run $folder"
 }
@@ -56,6 +58,8 @@ run() {
   step copy 60 "$folder/test_gpu_copy"
   step engine-tcp 60 "$folder/test_gpu_engine" tcp
   step engine-shm 60 "$folder/test_gpu_engine" shm
+  step replay 60 "$folder/kvferry" replay --memory cuda --json "$out/replay.json"
+  step replay-tcp 60 "$folder/kvferry" replay --memory cuda --fabric tcp --checksum --json "$out/replay-tcp.json"
   step figures 120 "$folder/test_gpu_figures" 64 100
   expect gather_512 0.85
   expect scatter_512 0.85
