@@ -26,14 +26,13 @@ static bool query_type(uint64_t address, struct memory_pointer *pointer, struct 
   return true;
 }
 
-bool pointer_query(uint64_t address, struct memory_pointer *pointer_out, struct memory_device_failure *failure) {
+static bool query(uint64_t address, struct memory_pointer *pointer_out, struct memory_device_failure *failure) {
   struct memory_pointer pointer = {.kind = MEMORY_POINTER_UNKNOWN, .device = -1};
   if (!query_type(address, &pointer, failure)) return false;
   if (pointer.kind == MEMORY_POINTER_DEVICE) {
     CUdeviceptr base = 0;
     size_t bytes = 0;
-    int legacy = 0;
-    int ordinal = 0;
+    int legacy = 0, ordinal = 0;
     if (!DRIVER_CALL(failure, cuPointerGetAttribute, &ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)) return false;
     if (!DRIVER_CALL(failure, cuMemGetAddressRange, &base, &bytes, address)) return false;
     pointer.device = ordinal;
@@ -45,6 +44,22 @@ bool pointer_query(uint64_t address, struct memory_pointer *pointer_out, struct 
   }
   *pointer_out = pointer;
   return true;
+}
+
+/* Any thread may ask, and some of the questions need a current context. A thread without one borrows the first device's for them. */
+bool pointer_query(uint64_t address, struct memory_pointer *pointer_out, struct memory_device_failure *failure) {
+  CUdevice device;
+  CUcontext context;
+  if (query(address, pointer_out, failure)) return true;
+  if (failure->code != CUDA_ERROR_INVALID_CONTEXT) return false;
+  if (!DRIVER_CALL(failure, cuDeviceGet, &device, 0) || !DRIVER_CALL(failure, cuDevicePrimaryCtxRetain, &context, device)) return false;
+  bool known = DRIVER_CALL(failure, cuCtxPushCurrent, context);
+  if (known) {
+    known = query(address, pointer_out, failure);
+    device_leave();
+  }
+  driver.cuDevicePrimaryCtxRelease(device);
+  return known;
 }
 
 bool pointer_alloc(struct memory_device *device, uint64_t bytes, uint64_t *address_out, struct memory_device_failure *failure) {

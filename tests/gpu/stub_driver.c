@@ -192,6 +192,7 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr *reach_out, void *address, unsign
 }
 
 CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
+  if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
   pthread_mutex_lock(&lock);
   struct range *range = find_range(address);
   pthread_mutex_unlock(&lock);
@@ -203,6 +204,7 @@ CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr addr
 
 CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address) {
   if (has_word("no-query")) return CUDA_ERROR_NOT_PERMITTED;
+  if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
   pthread_mutex_lock(&lock);
   struct range *range = find_range(address);
   pthread_mutex_unlock(&lock);

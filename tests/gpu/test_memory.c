@@ -1,5 +1,6 @@
 /* CUDA memory in the registration table: what the driver says of a range against what the caller says (C11), memory whose backing
  * moves (C05), pinning (C09), and every way of having no usable driver. Over the stub driver; emulation. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -85,6 +86,21 @@ static void each_claim_meets_the_probe(void **state) {
   free(host);
 }
 
+static void *accept_device(void *address) {
+  accept(address, KVF_MEMORY_CUDA, KVF_MEMORY_CUDA);
+  return NULL;
+}
+
+/* The caller's thread may never have used the GPU. */
+static void a_thread_without_a_context_may_register(void **state) {
+  CUdeviceptr device = 0;
+  pthread_t thread;
+  assert_int_equal(DRIVER(cuMemAlloc)(&device, BYTES), CUDA_SUCCESS);
+  assert_int_equal(pthread_create(&thread, NULL, accept_device, (void *)device), 0);
+  pthread_join(thread, NULL);
+  DRIVER(cuMemFree)(device);
+}
+
 static void a_range_may_not_leave_its_allocation(void **state) {
   CUdeviceptr device = 0;
   assert_int_equal(DRIVER(cuMemAlloc)(&device, BYTES), CUDA_SUCCESS);
@@ -152,6 +168,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(host_memory_loads_no_driver),
                                      cmocka_unit_test(no_device_is_unavailable_and_says_why),
                                      cmocka_unit_test(each_claim_meets_the_probe),
+                                     cmocka_unit_test(a_thread_without_a_context_may_register),
                                      cmocka_unit_test(a_range_may_not_leave_its_allocation),
                                      cmocka_unit_test(memory_that_can_move_is_recognised),
                                      cmocka_unit_test(failures_of_the_device_name_the_driver_s_word),
