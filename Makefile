@@ -79,7 +79,7 @@ format: ## format every tracked C file
 	@scripts/install-packages clang-format
 	@git ls-files -z '*.c' '*.h' | xargs -0 clang-format -i
 
-errors-doc: ## write docs/errors.md from src/base/errors.def
+errors-doc: ## write docs/errors.md and the Python exceptions from src/base/errors.def
 	@$(PYTHON) -B scripts/errors-doc.py
 
 install: build ## install under PREFIX (/usr/local), below DESTDIR when set

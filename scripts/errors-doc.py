@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes docs/errors.md from src/base/errors.def, the one table of statuses. With --check it only compares.
+"""Writes docs/errors.md and the Python exceptions from src/base/errors.def, the one table of statuses.
 
 tests/house/error_table.py reads the table through read_rows, so that there is one parser of it.
 """
 import collections
+import json
 import os
 import re
 import sys
@@ -11,6 +12,10 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TABLE = os.path.join(ROOT, "src", "base", "errors.def")
 DOCUMENT = os.path.join(ROOT, "docs", "errors.md")
+EXCEPTIONS = os.path.join(ROOT, "python", "kvferry", "statuses.py")
+
+# Exceptions that are also what Python's own code would raise.
+PYTHON_KIN = {"INVALID": "ValueError", "NO_MEMORY": "MemoryError", "TIMEOUT": "TimeoutError", "OUT_OF_RANGE": "IndexError"}
 
 Row = collections.namedtuple("Row", "name meaning when check remedy retry")
 
@@ -76,17 +81,34 @@ def render(rows):
     return "\n".join(lines) + "\n"
 
 
+def quoted(text):
+    return json.dumps(text, ensure_ascii=False)
+
+
+def class_name(row):
+    return "".join(word.capitalize() for word in row.name.split("_"))
+
+
+def render_exceptions(rows):
+    failures = [(number, row) for number, row in enumerate(rows) if row.name != "OK"]
+    lines = ['"""One exception class for each status of the library.', "",
+             "Written by `make errors-doc` from src/base/errors.def. Change the table, not this file.", '"""',
+             "from .errors import Error, register", "", "__all__ = ["]
+    lines += [f'    "{class_name(row)}",' for _, row in failures] + ["]"]
+    for number, row in failures:
+        kin = f", {PYTHON_KIN[row.name]}" if row.name in PYTHON_KIN else ""
+        lines += ["", "", "@register", f"class {class_name(row)}(Error{kin}):", f'    """{row.meaning}"""', "", f"    status = {number}",
+                  f'    name = "{row.name}"', f"    retry = {bool(row.retry)}", f"    meaning = {quoted(row.meaning)}",
+                  f"    remedy = {quoted(row.remedy)}"]
+    return "\n".join(lines) + "\n"
+
+
 def main():
     with open(TABLE, encoding="utf-8") as file:
-        text = render(read_rows(file.read()))
-    if "--check" in sys.argv[1:]:
-        with open(DOCUMENT, encoding="utf-8") as file:
-            if file.read() != text:
-                sys.exit("docs/errors.md differs from src/base/errors.def: run `make errors-doc`")
-        return
-    os.makedirs(os.path.dirname(DOCUMENT), exist_ok=True)
-    with open(DOCUMENT, "w", encoding="utf-8") as file:
-        file.write(text)
+        rows = read_rows(file.read())
+    for path, text in ((DOCUMENT, render(rows)), (EXCEPTIONS, render_exceptions(rows))):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The table of statuses is whole: errors.def, the enum of status.h and docs/errors.md say the same. Argument: the source root."""
+"""The table of statuses is whole: errors.def, the enum of status.h, docs/errors.md and the Python exceptions say the same. Argument: the source root."""
 import importlib.machinery
 import importlib.util
 import os
@@ -43,9 +43,9 @@ def main():
             faults.append(f"{name}: row {table.get(name)} of errors.def, KVF_{name} = {numbers.get(name)}")
     if len(table) != len(rows):
         faults.append("errors.def has a name twice")
-    document = os.path.join(root, "docs", "errors.md")
-    if not os.path.exists(document) or c_text.read(document) != generator.render(rows):
-        faults.append("docs/errors.md is out of date: run `make errors-doc`")
+    for path, text in (("docs/errors.md", generator.render(rows)), ("python/kvferry/statuses.py", generator.render_exceptions(rows))):
+        if not os.path.exists(os.path.join(root, path)) or c_text.read(os.path.join(root, path)) != text:
+            faults.append(f"{path} is out of date: run `make errors-doc`")
     print("\n".join(faults) or f"{len(rows)} statuses")
     return 1 if faults else 0
 
