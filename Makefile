@@ -13,6 +13,7 @@ TSAN_ENV := TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
 .DEFAULT_GOAL := help
 .PHONY: help packages build run test test-long asan tsan fuzz bench bench-net coverage format errors-doc install clean
+.PHONY: help packages build run test test-python test-long asan tsan fuzz bench coverage format errors-doc install clean
 
 # Each folder is set up once; ninja takes later changes of the build files up by itself.
 configured = test -f $(1)/build.ninja || $(MESON) setup $(1) $(2) $(SETUP_ARGS)
@@ -33,9 +34,12 @@ run: packages ## build, then move the built-in example with `kvferry replay`
 	@$(MAKE) --no-print-directory build
 	@build/kvferry replay --way staged
 
-test: packages ## build and run all tests
+test: packages ## build and run all tests, those of the Python package too
 	@$(MAKE) --no-print-directory build
 	@scripts/run-tests build
+
+test-python: packages ## install the Python package into build-python/ and run its tests
+	@scripts/test-python
 
 test-long: packages ## the same with many more rounds of each random test (KVF_LONG=1)
 	@$(MAKE) --no-print-directory build
@@ -88,6 +92,6 @@ install: build ## install under PREFIX (/usr/local), below DESTDIR when set
 	@DESTDIR='$(DESTDIR)' $(MESON) install -C build --no-rebuild
 
 clean: ## remove every build folder
-	rm -rf build build-asan build-tsan build-fuzz build-bench build-coverage
+	rm -rf build build-asan build-tsan build-fuzz build-bench build-coverage build-python
 
 comma := ,

@@ -128,12 +128,14 @@ class Room:
     def _settle(self, future: asyncio.Future[Result]) -> None:
         if future.done():
             return
+        self.engine.told(self)
         if self.error is not None:
             future.set_exception(self.error)
         elif self.result is not None:
             future.set_result(self.result)
 
     def _outcome(self) -> Result:
+        self.engine.told(self)
         if self.error is not None:
             raise self.error
         if self.result is None:
@@ -226,7 +228,7 @@ class Peer:
         given, _ = options("kvf_peer_state", {})
         error = ffi.new("kvf_error **")
         check(lib.kvf_peer_query(self.live_pointer(), given, error), error)
-        values: Dict[str, Any] = values_of(given)
+        values: Dict[str, Any] = values_of(given[0])
         values.update(up=bool(values["up"]), way=Way(values["way"]))
         return PeerState(**{name: values[name] for name in PeerState.__dataclass_fields__})
 

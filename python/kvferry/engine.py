@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import _logging
 from ._handles import Pages, Peer, Receive, Region, Result, Room, Send, Waiters, page_lists
@@ -27,7 +26,7 @@ WAIT_SLICE_SECONDS = 0.1
 ENDS = (EventType.SEND_END, EventType.RECV_END)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Event:
     """Something that happened. Of a room: `handle`, unless it was closed. Of a peer: `peer`."""
     type: EventType
@@ -65,7 +64,7 @@ class Engine:
         self._peers: Dict[Any, Peer] = {}
         self._owners: Dict[Region, object] = {}
         self._late_owners: List[object] = []
-        self._kept: Deque[Event] = collections.deque(maxlen=KEPT_EVENTS)
+        self._kept: Dict[object, Event] = {}  # by the room whose end it is, else by the event itself
         self._batch = ffi.new("kvf_event[]", POLL_BATCH)
         self._waiters = Waiters()
         self._loops: Set[asyncio.AbstractEventLoop] = set()
@@ -266,13 +265,18 @@ class Engine:
         self._waiters.wake()
 
     def poll(self) -> List[Event]:
-        """Everything that happened since the last poll, ends of rooms included, oldest first. Never blocks.
-        At most the last 4,096 events are kept for it."""
+        """Everything that happened since the last poll, oldest first, but for ends of rooms that somebody was told by waiting.
+        Never blocks. At most the last 4,096 events are kept for it."""
         self.dispatch()
         with self._lock:
-            events = list(self._kept)
+            events = list(self._kept.values())
             self._kept.clear()
         return events
+
+    def told(self, room: Room) -> None:
+        """Somebody has waited for this room's end: poll need not tell it."""
+        with self._lock:
+            self._kept.pop(room, None)
 
     def wait_until(self, done: Callable[[], bool], timeout: Optional[float], what: str) -> None:
         """Wait until `done()`, dealing events meanwhile. Raises Timeout, naming `what`."""
@@ -300,8 +304,13 @@ class Engine:
         count, error = ffi.new("size_t *"), ffi.new("kvf_error **")
         check(lib.kvf_engine_poll(self._pointer, self._batch, POLL_BATCH, count, error), error)
         for index in range(count[0]):
-            self._kept.append(self._deal(self._batch[index]))
+            self._keep(self._deal(self._batch[index]))
         return int(count[0])
+
+    def _keep(self, event: Event) -> None:
+        if len(self._kept) >= KEPT_EVENTS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[event.handle if event.type in ENDS and event.handle is not None else event] = event
 
     def _deal(self, event: Any) -> Event:
         kind = EventType(event.type)
