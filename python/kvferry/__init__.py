@@ -7,7 +7,7 @@ from . import statuses
 from ._handles import Pages, Peer, PeerState, Receive, Region, Result, Room, Send
 from ._memory import Pool
 from ._native import ffi as _ffi, lib as _lib
-from .constants import Component, Dtype, EventType, Layout, LogLevel, Memory, Role, Way
+from .constants import Component, Dtype, EventType, Health, Layout, LogLevel, Memory, Role, Way
 from .engine import Engine, Event
 from .errors import Error, class_of
 from .layout import Flow, Plane, RankPlanes, attention_planes, compare, heads_split, plan
@@ -15,6 +15,6 @@ from .statuses import *  # noqa: F403 - the exception classes
 
 __version__: str = _ffi.string(_lib.kvf_version()).decode()
 
-__all__ = ["Component", "Dtype", "Engine", "Error", "Event", "EventType", "Flow", "Layout", "LogLevel", "Memory", "Pages", "Peer", "PeerState", "Plane",
+__all__ = ["Component", "Dtype", "Engine", "Error", "Event", "EventType", "Flow", "Health", "Layout", "LogLevel", "Memory", "Pages", "Peer", "PeerState", "Plane",
            "Pool", "RankPlanes", "Receive", "Region", "Result", "Role", "Room", "Send", "Way", "__version__", "attention_planes", "class_of", "compare",
            "heads_split", "plan"] + statuses.__all__

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Generator, List, Mapping,
 from ._memory import Span, page_numbers
 from ._native import ffi, lib
 from ._structs import options, values_of
-from .constants import Way
+from .constants import Health, Way
 from .errors import Error, check
 from .statuses import Closed, Invalid, NotReady
 
@@ -160,11 +160,13 @@ class Send(Room):
     _cancel = staticmethod(lib.kvf_send_cancel)
 
     def post(self, tokens: Tuple[int, int] = (0, 0), pages: Optional[Pages] = None, *, final: bool = False, aux: Any = b"",
-             layers: Optional[Tuple[int, int]] = None, fence_fd: Optional[int] = None) -> None:
+             layers: Optional[Tuple[int, int]] = None, fence_fd: Optional[int] = None, cuda_stream: Optional[int] = None,
+             cuda_event: Optional[int] = None) -> None:
         """Post tokens [tokens[0], tokens[1]) as one chunk, of all layers or of layers [layers[0], layers[1]).
 
         The page numbers and `aux` are copied before it returns; the pages themselves are read until the room's end. With `fence_fd`,
-        an eventfd, they are not read before a count arrives there.
+        an eventfd, they are not read before a count arrives there; with `cuda_stream` or `cuda_event`, a handle as a number, not before
+        what is enqueued in the stream by now, or the event, has come.
         """
         if tokens[1] < tokens[0]:
             raise Invalid("a token range runs backwards", {"tokens": str(tokens)})
@@ -180,6 +182,10 @@ class Send(Room):
             chunk.aux, chunk.aux_bytes = held, len(held)
         if fence_fd is not None:
             chunk.fenced, chunk.fence_fd = 1, fence_fd
+        if cuda_stream is not None:
+            chunk.after_cuda, chunk.cuda_handle = lib.KVF_CUDA_STREAM, ffi.cast("void *", cuda_stream)
+        elif cuda_event is not None:
+            chunk.after_cuda, chunk.cuda_handle = lib.KVF_CUDA_EVENT, ffi.cast("void *", cuda_event)
         error = ffi.new("kvf_error **")
         check(lib.kvf_send_post(self.live_pointer(), chunk, error), error)
         del kept
@@ -212,6 +218,8 @@ class PeerState:
     fabric: str
     way: Way
     reason: str
+    health: Health
+    health_age_ns: int
 
 
 class Peer:
@@ -229,7 +237,7 @@ class Peer:
         error = ffi.new("kvf_error **")
         check(lib.kvf_peer_query(self.live_pointer(), given, error), error)
         values: Dict[str, Any] = values_of(given[0])
-        values.update(up=bool(values["up"]), way=Way(values["way"]))
+        values.update(up=bool(values["up"]), way=Way(values["way"]), health=Health(values["health"]))
         return PeerState(**{name: values[name] for name in PeerState.__dataclass_fields__})
 
     def live_pointer(self) -> Any:

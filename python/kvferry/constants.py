@@ -1,7 +1,7 @@
 """The named numbers of the C headers. A test compares each class with the library."""
 from enum import IntEnum
 
-__all__ = ["Component", "Dtype", "EventType", "Layout", "LogLevel", "Memory", "Role", "Way"]
+__all__ = ["Component", "Dtype", "EventType", "Health", "Layout", "LogLevel", "Memory", "Role", "Way"]
 
 
 class Way(IntEnum):
@@ -64,6 +64,13 @@ class EventType(IntEnum):
     RECV_END = 4
     SEND_FAILING = 5
     RECV_FAILING = 6
+
+
+class Health(IntEnum):
+    """Of a peer: SUSPECT has left a heartbeat unanswered, rooms go on; DOWN is lost, rooms fail."""
+    DOWN = 0
+    OK = 1
+    SUSPECT = 2
 
 
 class LogLevel(IntEnum):

@@ -13,8 +13,8 @@ from kvferry import constants
 from kvferry._native import ffi, lib
 
 PREFIXES = {"Way": "KVF_WAY_", "Role": "KVF_ROLE_", "Dtype": "KVF_DTYPE_", "Layout": "KVF_LAYOUT_", "Memory": "KVF_MEMORY_",
-            "Component": "KVF_COMPONENT_", "EventType": "KVF_EVENT_", "LogLevel": "KVF_LOG_"}
-NO_MEMBERS = {"KVF_COMPONENT_LIMIT"}
+            "Component": "KVF_COMPONENT_", "EventType": "KVF_EVENT_", "Health": "KVF_PEER_", "LogLevel": "KVF_LOG_"}
+NO_MEMBERS = {"KVF_COMPONENT_LIMIT", "KVF_PEER_LOST", "KVF_PEER_FAILED"}  # a limit, and statuses
 
 
 @pytest.mark.parametrize("name", constants.__all__)

@@ -104,6 +104,7 @@ def test_poll_tells_peers_and_ends(pair):
     (up,) = sender.engine.poll()  # the end was told by waiting
     accepted = up.peer
     assert accepted.state.label == "receiver" and receiver.peer.wait_up(TIMEOUT).label == "sender"
+    assert accepted.state.health is kvferry.Health.OK
 
 
 def test_waiting_lets_other_threads_run(pair):
@@ -140,6 +141,11 @@ def test_many_threads_wait_for_their_own_rooms(pair):
     for thread in threads:
         thread.join(TIMEOUT)
     assert not failures and not any(thread.is_alive() for thread in threads)
+
+
+def test_a_cuda_stream_needs_cuda_memory(pair):
+    with pair[0].engine.send(8) as send, pytest.raises(kvferry.Invalid, match="CUDA|cuda"):
+        send.post((0, 4), [0], cuda_stream=0)
 
 
 def test_closing_the_engine_ends_what_waits(pair):
