@@ -12,8 +12,7 @@ ASAN_ENV := ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 
 TSAN_ENV := TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build run test test-long asan tsan fuzz bench bench-net coverage format errors-doc install clean
-.PHONY: help packages build run test test-python test-long asan tsan fuzz bench coverage format errors-doc install clean
+.PHONY: help packages build run test test-python test-long asan tsan fuzz bench bench-net coverage format errors-doc install clean
 
 # Each folder is set up once; ninja takes later changes of the build files up by itself.
 configured = test -f $(1)/build.ninja || $(MESON) setup $(1) $(2) $(SETUP_ARGS)
